@@ -1,1 +1,21 @@
-//! skeleton
+//! Policies, names, addresses and decisions of Sallyport, as pure functions.
+//!
+//! Owns: the canonical form of names ([`name`]) and the classes of addresses ([`addr`]), the grammar of policy
+//! files ([`document`]), their checked meaning ([`policy`]), the two decisions ([`decide`]), why a decision came
+//! out as it did ([`explain`]) and the kernel rules as plain data ([`ruleset`]).
+//!
+//! Refuses to own: I/O, clocks, sockets, threads. Time and resolver answers are parameters. Nothing here is unsafe.
+//!
+//! The journey of a policy file: text -> `document` (spanned tree, every mistake at once) -> `policy` (checked
+//! meaning) -> `decide::Snapshot` (layers that only narrow) -> `decide_connect` / `decide_bytes`.
+#![forbid(unsafe_code)]
+
+pub mod addr;
+pub mod decide;
+pub mod document;
+pub mod explain;
+pub mod ids;
+pub mod name;
+pub mod policy;
+pub mod reason;
+pub mod ruleset;
