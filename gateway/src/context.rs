@@ -1,0 +1,41 @@
+//! What every door shares: handles, all cheap to clone, none with a lock held across an await.
+
+use std::sync::Arc;
+
+use netpolicy::ids::UnixSeconds;
+use tokio::sync::watch;
+
+use crate::limits::Ceilings;
+use crate::network::Networks;
+use crate::record::Journal;
+use crate::resolve::Resolver;
+use crate::tasks::Tasks;
+use crate::uplink::Dialer;
+
+/// Whether anything may pass: `true` only while the posture is Enforcing (or open by the operator's choice).
+pub type Open = watch::Receiver<bool>;
+
+/// Shared handles of one gateway.
+#[derive(Clone)]
+pub struct Context {
+    /// Live networks by source address.
+    pub networks: Arc<Networks>,
+    /// Upstream look-ups.
+    pub resolver: Arc<Resolver>,
+    /// Upstream connections.
+    pub dialer: Arc<Dialer>,
+    /// The flow record.
+    pub journal: Arc<Journal>,
+    /// Global ceilings, shared out.
+    pub ceilings: Arc<Ceilings>,
+    /// Spawner.
+    pub tasks: Tasks,
+    /// False while sealed: doors deny with `gateway_sealed`.
+    pub open: Open,
+}
+
+/// Wall-clock seconds; the only place that asks.
+pub fn now() -> UnixSeconds {
+    let elapsed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    UnixSeconds(i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX))
+}

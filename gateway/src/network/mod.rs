@@ -1,0 +1,108 @@
+//! Live networks: who a source address is, under which policy, with which leases, budgets and flows.
+//!
+//! One writer (control) replaces; doors read without locks held across awaits.
+
+pub mod flows;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use netpolicy::decide::Snapshot;
+use netpolicy::ids::{Generation, NetworkId};
+use netpolicy::policy::NamesMode;
+use tokio_util::sync::CancellationToken;
+
+use crate::limits::Ledger;
+use crate::resolve::Leases;
+use flows::FlowTable;
+
+/// What decides a network's flows at this moment.
+#[derive(Debug)]
+pub struct Live {
+    /// Layers, classes, hash.
+    pub snapshot: Arc<Snapshot>,
+    /// Counts replacements.
+    pub generation: Generation,
+    /// Synthetic or real answers.
+    pub names: NamesMode,
+    /// Whether denials name policy and rule to the sandbox.
+    pub explain: bool,
+}
+
+/// One attached sandbox.
+#[derive(Debug)]
+pub struct Network {
+    /// Identity.
+    pub id: NetworkId,
+    /// The run it belongs to, if a runner attached it.
+    pub run: Option<String>,
+    /// Workspace (keys the lease hash and chooses the workspace floor).
+    pub workspace: String,
+    /// The sandbox's addresses.
+    pub v4: Ipv4Addr,
+    /// Same, IPv6.
+    pub v6: Ipv6Addr,
+    /// Outer link's name in the gateway namespace.
+    pub link: String,
+    /// Socket that gets the broker connections, if any.
+    pub broker: Option<PathBuf>,
+    /// Policy now.
+    pub live: ArcSwap<Live>,
+    /// Names handed out.
+    pub leases: Leases,
+    /// Budgets used.
+    pub ledger: Ledger,
+    /// Live flows.
+    pub flows: FlowTable,
+    /// Fires when the network is detached.
+    pub ended: CancellationToken,
+}
+
+/// All live networks.
+#[derive(Debug, Default)]
+pub struct Networks {
+    by_source: ArcSwap<HashMap<IpAddr, Arc<Network>>>,
+}
+
+impl Networks {
+    /// The network that owns a source address.
+    pub fn by_source(&self, source: IpAddr) -> Option<Arc<Network>> {
+        self.by_source.load().get(&source).cloned()
+    }
+
+    /// The network with this id.
+    pub fn by_id(&self, id: &NetworkId) -> Option<Arc<Network>> {
+        self.by_source.load().values().find(|n| &n.id == id).cloned()
+    }
+
+    /// Every network once, by id.
+    pub fn all(&self) -> Vec<Arc<Network>> {
+        let map = self.by_source.load();
+        let mut all: Vec<_> = map.iter().filter(|(ip, n)| **ip == IpAddr::V4(n.v4)).map(|(_, n)| n.clone()).collect();
+        all.sort_by(|a, b| a.id.cmp(&b.id));
+        all
+    }
+
+    /// Adds a network under both its addresses.
+    pub fn insert(&self, network: &Arc<Network>) {
+        self.by_source.rcu(|map| {
+            let mut map = HashMap::clone(map);
+            map.insert(IpAddr::V4(network.v4), network.clone());
+            map.insert(IpAddr::V6(network.v6), network.clone());
+            map
+        });
+    }
+
+    /// Removes a network; its flows are ended by whoever detaches.
+    pub fn remove(&self, network: &Network) {
+        self.by_source.rcu(|map| {
+            let mut map = HashMap::clone(map);
+            map.remove(&IpAddr::V4(network.v4));
+            map.remove(&IpAddr::V6(network.v6));
+            map
+        });
+    }
+}

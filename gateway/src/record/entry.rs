@@ -1,0 +1,185 @@
+//! What is written: typed entries, one JSON object a line.
+
+use std::net::{IpAddr, SocketAddr};
+
+use netpolicy::addr::Class;
+use netpolicy::decide::{Denial, Direction, Ground, LayerKind};
+use netpolicy::ids::{Generation, NetworkId, PolicyHash};
+use netpolicy::policy::{Place, Protocol};
+use netpolicy::reason::Reason;
+use serde::{Deserialize, Serialize};
+
+use crate::network::flows::Door;
+
+/// One entry.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Entry {
+    /// A flow was permitted and dialled.
+    Open(Box<Open>),
+    /// It ended.
+    Close(Box<Close>),
+    /// Something was denied.
+    Denial(Box<Denied>),
+    /// A permitted destination failed (refused, unreachable, timed out).
+    Failure(Box<Denied>),
+    /// A network was attached or detached, or its policy replaced.
+    Network(NetworkChange),
+    /// The posture changed.
+    Posture {
+        /// Label as people see it.
+        state: String,
+        /// Why.
+        cause: String,
+        /// Which enforcement generation.
+        generation: u64,
+    },
+    /// The gateway started after an unclean end: entries of up to this many milliseconds may be missing.
+    Gap {
+        /// Loss window.
+        window_ms: u64,
+    },
+    /// `count` equal denials were folded into this one.
+    Folded {
+        /// The first of them.
+        first: Box<Denied>,
+        /// How many.
+        count: u64,
+    },
+}
+
+/// Who and where.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Subject {
+    /// Network.
+    pub network: NetworkId,
+    /// Run.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub run: Option<String>,
+    /// Door.
+    pub door: Door,
+    /// Direction.
+    pub direction: Direction,
+    /// Protocol.
+    pub protocol: Protocol,
+    /// Sandbox side.
+    pub source: SocketAddr,
+    /// Name, where known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub name: Option<String>,
+    /// What the sandbox addressed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub address: Option<IpAddr>,
+    /// Destination port (0 for a DNS question).
+    pub port: u16,
+}
+
+/// A line of a policy that decided.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DecidedBy {
+    /// Layer.
+    pub layer: LayerKind,
+    /// Policy name.
+    pub policy: String,
+    /// File, line, column.
+    pub at: Place,
+}
+
+/// Open record.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Open {
+    /// Flow id.
+    pub flow: u64,
+    /// Who and where.
+    pub subject: Subject,
+    /// Address and port dialled.
+    pub upstream: SocketAddr,
+    /// Local end of the upstream socket.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub local: Option<SocketAddr>,
+    /// Class of the address.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub class: Option<Class>,
+    /// Lines that permitted it, one a layer.
+    pub by: Vec<DecidedBy>,
+    /// Hash of the effective policy.
+    pub policy: PolicyHash,
+    /// Its generation in this network.
+    pub generation: Generation,
+}
+
+/// Close record.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Close {
+    /// Flow id.
+    pub flow: u64,
+    /// Who and where (so that a close stands on its own).
+    pub subject: Subject,
+    /// Server name seen.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sni: Option<String>,
+    /// First ALPN offers.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub alpn: Vec<String>,
+    /// Last request's method, path (never the query).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub http: Option<(String, String)>,
+    /// Bytes from the sandbox.
+    pub up: u64,
+    /// Bytes to it.
+    pub down: u64,
+    /// Milliseconds from open to close.
+    pub duration_ms: u64,
+    /// How it ended: `client_closed`, `server_closed`, `reset`, `idle`, or a reason code.
+    pub end: String,
+}
+
+/// Denial or failure record.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Denied {
+    /// Who and where.
+    pub subject: Subject,
+    /// Why.
+    pub reason: Reason,
+    /// Which line, when a policy made it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub by: Option<DecidedBy>,
+    /// Class of the address that decided.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub class: Option<Class>,
+    /// Server name or Host seen.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub heard: Option<String>,
+    /// Hash of the effective policy.
+    pub policy: PolicyHash,
+    /// Its generation.
+    pub generation: Generation,
+}
+
+/// Attach, detach, replacement.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NetworkChange {
+    /// Network.
+    pub network: NetworkId,
+    /// Run.
+    pub run: Option<String>,
+    /// `attached`, `detached`, `policy_replaced`, `adopted`.
+    pub change: String,
+    /// Effective policy.
+    pub policy: PolicyHash,
+    /// Generation.
+    pub generation: Generation,
+}
+
+impl DecidedBy {
+    /// From a denial that a policy made.
+    pub fn denial(denial: &Denial) -> Option<Self> {
+        Some(Self { layer: denial.layer?, policy: denial.policy.clone()?, at: denial.rule.clone()? })
+    }
+
+    /// From a ground.
+    pub fn ground(ground: &Ground) -> Vec<Self> {
+        let by = |(layer, policy, at): &(LayerKind, String, Place)| Self { layer: *layer, policy: policy.clone(), at: at.clone() };
+        ground.rules().iter().map(by).collect()
+    }
+}
