@@ -10,6 +10,7 @@
 
 pub mod context;
 pub mod limits;
+pub mod listen;
 pub mod network;
 pub mod record;
 pub mod resolve;

@@ -4,6 +4,8 @@
 //! without one. `decide_bytes` (the first client bytes) mints a [`RelayPermit`]; nothing is relayed without one.
 //! Deny beats allow; a denied address beats every name; every layer must permit.
 
+mod answers;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -14,6 +16,8 @@ use crate::ids::{PolicyHash, UnixSeconds};
 use crate::name::Name;
 use crate::policy::{Place, Policy, Protocol, Speaks};
 use crate::reason::Reason;
+
+pub use answers::decide_answers;
 
 /// Which of the layers that only narrow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
