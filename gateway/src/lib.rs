@@ -9,10 +9,12 @@
 //! Refuses to own: the container engine, people, the store. Failure stance: closed; what cannot be verified seals.
 
 pub mod context;
+pub mod detect;
 pub mod limits;
 pub mod listen;
 pub mod network;
 pub mod record;
+pub mod relay;
 pub mod resolve;
 pub mod tasks;
 pub mod uplink;

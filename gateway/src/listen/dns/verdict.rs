@@ -181,7 +181,7 @@ impl<'a> Asker<'a> {
             by: DecidedBy::denial(denial),
             class: denial.class,
             heard: None,
-            policy: self.live.snapshot.hash,
+            policy: self.live.snapshot.hash(),
             generation: self.live.generation,
         };
         if let Err(error) = self.door.ctx.journal.append(entry(Box::new(denied))) {
@@ -230,12 +230,7 @@ fn fixed_answer(kind: RecordType) -> Option<Answer> {
 
 /// The narrowest budget of names of all layers.
 fn names_budget(live: &Live) -> u32 {
-    let limits = live
-        .snapshot
-        .layers
-        .iter()
-        .filter_map(|(_, policy)| policy.limits.names);
-    limits.min().unwrap_or(NAMES)
+    live.snapshot.limits().names.unwrap_or(NAMES)
 }
 
 /// A denial that no policy made.
