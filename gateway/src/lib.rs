@@ -8,6 +8,7 @@
 //!
 //! Refuses to own: the container engine, people, the store. Failure stance: closed; what cannot be verified seals.
 
+pub mod config;
 pub mod context;
 pub mod control;
 pub mod detect;

@@ -4,6 +4,7 @@
 
 pub mod allot;
 pub mod flows;
+pub mod instance;
 pub mod state;
 
 use std::collections::HashMap;
