@@ -12,6 +12,7 @@ pub mod config;
 pub mod context;
 pub mod control;
 pub mod detect;
+pub mod kernel;
 pub mod limits;
 pub mod listen;
 pub mod network;

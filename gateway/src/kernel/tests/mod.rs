@@ -1,0 +1,4 @@
+//! Tests in fresh namespaces, as root: what the kernel does, not what we asked of it.
+
+mod lab;
+mod rules;
