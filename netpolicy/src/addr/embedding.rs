@@ -26,13 +26,7 @@ pub(super) fn of(address: Ipv6Addr) -> Option<Embedding> {
     let bits = address.to_bits();
     let mut inner = match address.segments() {
         [0x64, 0xff9b, 0, 0, 0, 0, ..] => return Some(Embedding::WellKnown(low(bits))),
-        // local-use NAT64 (RFC 8215): the site chooses the length, so every reading counts, and the plain middle bits
-        [0x64, 0xff9b, 1, ..] => {
-            let readings = NAT64_LENGTHS.iter().filter(|&&length| length >= 48);
-            let mut all: Vec<_> = readings.map(|&length| nat64(bits, length)).collect();
-            all.push(low(bits >> 32));
-            all
-        }
+        [0x64, 0xff9b, 1, ..] => local_use(bits),
         // IPv4-compatible (RFC 4291) and IPv4-translated (RFC 2765)
         [0, 0, 0, 0, 0 | 0xffff, 0, ..] => vec![low(bits)],
         // Teredo (RFC 4380): server, and client with its bits inverted
@@ -46,6 +40,15 @@ pub(super) fn of(address: Ipv6Addr) -> Option<Embedding> {
         inner.push(low(bits));
     }
     (!inner.is_empty()).then_some(Embedding::Other { inner, isatap })
+}
+
+/// Local-use NAT64 (RFC 8215): the site chooses the length, so every reading counts, and the plain middle bits. Zeros
+/// are what the readings of the wrong length mostly give, so 0.0.0.0/8 counts only when nothing else is there.
+fn local_use(bits: u128) -> Vec<Ipv4Addr> {
+    let lengths = NAT64_LENGTHS.iter().filter(|&&length| length >= 48);
+    let readings = lengths.map(|&length| nat64(bits, length)).chain([low(bits >> 32)]);
+    let telling: Vec<_> = readings.filter(|inner| inner.octets()[0] != 0).collect();
+    if telling.is_empty() { vec![low(bits)] } else { telling }
 }
 
 /// The address inside an address of a learnt NAT64 prefix; `None` outside it or for a length that RFC 6052 lacks.

@@ -20,7 +20,9 @@ fn decode(field: &str) -> String {
         if let Some(after) = escape.strip_prefix('t') {
             out.push('\t');
             rest = after;
-        } else if let Some((digits, after)) = escape.strip_prefix("u{").and_then(|e| e.split_once('}')) {
+        } else if let Some((digits, after)) =
+            escape.strip_prefix("u{").and_then(|e| e.split_once('}'))
+        {
             out.push(char::from_u32(u32::from_str_radix(digits, 16).unwrap()).unwrap());
             rest = after;
         } else {
@@ -64,7 +66,9 @@ impl Random {
                 let bits = u32::try_from(random & 0xffff_ffff).unwrap();
                 IpAddr::V4((net.network().to_bits() | (bits & net.hostmask().to_bits())).into())
             }
-            IpNet::V6(net) => IpAddr::V6((net.network().to_bits() | (random & net.hostmask().to_bits())).into()),
+            IpNet::V6(net) => {
+                IpAddr::V6((net.network().to_bits() | (random & net.hostmask().to_bits())).into())
+            }
         }
     }
 }
