@@ -105,6 +105,9 @@ fn parse_port(text: &str) -> Result<u16, NameError> {
     if text.is_empty() {
         return Err(NameError::PortEmpty);
     }
+    if text.contains('/') {
+        return Err(NameError::Url);
+    }
     if !text.bytes().all(|b| b.is_ascii_digit()) || (text.starts_with('0') && text.len() > 1) {
         return Err(NameError::PortSyntax);
     }

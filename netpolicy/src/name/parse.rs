@@ -162,13 +162,15 @@ pub(super) fn refuse_foreign_syntax(text: &str) -> Result<(), NameError> {
     if text.contains(':') && text.parse::<IpAddr>().is_ok() {
         return Err(NameError::LooksLikeAddress);
     }
+    if text.contains(['[', ']']) {
+        return Err(NameError::Brackets);
+    }
     if text.contains("://") {
         return Err(NameError::Url);
     }
     Err(match found {
         '*' => NameError::Wildcard,
         '%' => NameError::PercentCoding,
-        '[' | ']' => NameError::Brackets,
         ':' => NameError::UnexpectedPort,
         '/' | '\\' => NameError::Url,
         '@' => NameError::UserInfo,

@@ -39,6 +39,22 @@ pub fn variant(error: &impl Debug) -> String {
     text.split(['(', ' ', '{']).next().unwrap_or_default().to_owned()
 }
 
+/// Collects the rows that came out otherwise, so that one run shows them all.
+#[derive(Default)]
+pub struct Wrong(Vec<String>);
+
+impl Wrong {
+    pub fn expect(&mut self, found: &str, expected: &str, row: String) {
+        if found != expected {
+            self.0.push(format!("{row} gave {found}, not {expected}"));
+        }
+    }
+
+    pub fn assert_none(&self) {
+        assert!(self.0.is_empty(), "{}", self.0.join("\n"));
+    }
+}
+
 /// SplitMix64: repeatable, good enough to mutate test inputs.
 pub struct Random(u64);
 
