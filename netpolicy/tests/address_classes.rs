@@ -47,7 +47,9 @@ fn class_of_label(label: &str) -> Class {
 
 /// The class of a row. A label names the outer form; mapped and well-known NAT64 addresses name the inner one too.
 fn class_of_row(label: &str) -> Class {
-    let Some((outer, inner)) = label.rsplit_once(" = ") else { return class_of_label(label) };
+    let Some((outer, inner)) = label.rsplit_once(" = ") else {
+        return class_of_label(label);
+    };
     let inner = class_of_label(inner);
     let is_mapped = outer.starts_with("IPv4-mapped");
     if is_mapped || inner == Class::Public || inner.reach() == Reach::Never {
@@ -59,7 +61,9 @@ fn class_of_row(label: &str) -> Class {
 
 /// What is never reachable stays so inside every form, and metadata beats the label of its block.
 fn is_stricter_than_its_label(found: &Classified, book: &AddressBook) -> bool {
-    let inner = found.embedded.map(|inner| book.classify(inner.into()).class);
+    let inner = found
+        .embedded
+        .map(|inner| book.classify(inner.into()).class);
     found.class == Class::Metadata
         || (found.class.reach() == Reach::Never && inner == Some(found.class))
 }
@@ -73,11 +77,22 @@ fn every_row_of_the_truth_table_has_its_class_and_reach() {
         let [address, _, label, _, internet, private] = row.try_into().unwrap();
         let found = book.classify(ip(&address));
         if found.class != class_of_row(&label) {
-            assert!(is_stricter_than_its_label(&found, &book), "{address} ({label}): {found:?}");
+            assert!(
+                is_stricter_than_its_label(&found, &book),
+                "{address} ({label}): {found:?}"
+            );
             stricter.push(address.clone());
         }
-        assert_eq!(internet == "allow", found.reach == Reach::Policy, "{address}: {found:?}");
-        assert_eq!(private == "allow", found.reach >= Reach::Private, "{address}: {found:?}");
+        assert_eq!(
+            internet == "allow",
+            found.reach == Reach::Policy,
+            "{address}: {found:?}"
+        );
+        assert_eq!(
+            private == "allow",
+            found.reach >= Reach::Private,
+            "{address}: {found:?}"
+        );
         count += 1;
     }
     assert_eq!(count, 244);
@@ -112,7 +127,11 @@ fn every_case_address_has_its_class() {
         let [case, address, class, reach] = row.try_into().unwrap();
         let found = AddressBook::default().classify(ip(&address));
         let written = serde_json::json!([found.class, found.reach]);
-        assert_eq!(written, serde_json::json!([class, reach]), "{case}: {address}");
+        assert_eq!(
+            written,
+            serde_json::json!([class, reach]),
+            "{case}: {address}"
+        );
     }
 }
 
@@ -124,7 +143,9 @@ fn every_address_of_a_block_has_the_class_of_its_rows() {
     let blocks: Vec<IpNet> = rows.iter().filter_map(|row| row[1].parse().ok()).collect();
     let mut checked = 0;
     for row in &rows {
-        let Ok(block) = row[1].parse::<IpNet>() else { continue };
+        let Ok(block) = row[1].parse::<IpNet>() else {
+            continue;
+        };
         if row[2].contains("metadata") || row[2].contains("judge") {
             continue;
         }
@@ -152,14 +173,22 @@ fn every_address_of_a_block_has_the_class_of_its_rows() {
 #[test]
 fn every_address_between_two_rows_of_one_label_has_their_class() {
     let book = AddressBook::default();
-    let blocks: Vec<IpNet> =
-        cases::rows(TRUTH).filter_map(|row| row[1].parse::<IpNet>().ok()).collect();
+    let blocks: Vec<IpNet> = cases::rows(TRUTH)
+        .filter_map(|row| row[1].parse::<IpNet>().ok())
+        .collect();
     let mut random = cases::Random::new(11);
-    for (all, label) in [("0.0.0.0/0", "global unicast"), ("2000::/3", "global unicast")] {
+    for (all, label) in [
+        ("0.0.0.0/0", "global unicast"),
+        ("2000::/3", "global unicast"),
+    ] {
         for _ in 0..50_000 {
             let address = random.address_in(all.parse().unwrap());
             if !blocks.iter().any(|block| block.contains(&address)) {
-                assert_eq!(book.classify(address).class, class_of_label(label), "{address}");
+                assert_eq!(
+                    book.classify(address).class,
+                    class_of_label(label),
+                    "{address}"
+                );
             }
         }
     }
@@ -185,7 +214,11 @@ fn metadata_beats_local_prefixes_host_addresses_and_pools() {
         "64:ff9b::a09:807",
         "203.0.114.1",
     ] {
-        assert_eq!(book.classify(ip(address)).class, Class::Metadata, "{address}");
+        assert_eq!(
+            book.classify(ip(address)).class,
+            Class::Metadata,
+            "{address}"
+        );
     }
     assert_eq!(book.classify(ip("198.18.0.1")).class, Class::Gateway);
     assert_eq!(book.classify(ip("10.9.8.8")).class, Class::Private);
@@ -208,7 +241,11 @@ fn pools_are_unreachable_in_every_form() {
         "::198.18.0.1",
         "fd5a:1::1",
     ] {
-        assert_eq!(book.classify(ip(address)).class, Class::Gateway, "{address}");
+        assert_eq!(
+            book.classify(ip(address)).class,
+            Class::Gateway,
+            "{address}"
+        );
     }
     assert_eq!(book.classify(ip("198.20.0.1")).class, Class::Public);
     assert_eq!(book.classify(ip("fd5a:2::1")).class, Class::Private);
@@ -217,13 +254,38 @@ fn pools_are_unreachable_in_every_form() {
 /// IP-H01: whatever their range, addresses of the machine are not public; its loopback stays loopback.
 #[test]
 fn host_addresses_are_host_whatever_their_range() {
-    let own = ["93.184.216.34", "2606:4700::7", "10.0.0.5", "::ffff:9.9.9.9", "127.0.0.1", "::1"];
-    let book = AddressBook { host: own.map(ip).to_vec(), ..AddressBook::default() };
-    for address in
-        ["93.184.216.34", "::ffff:93.184.216.34", "2606:4700::7", "10.0.0.5", "9.9.9.9"]
-    {
+    let own = [
+        "93.184.216.34",
+        "2606:4700::7",
+        "10.0.0.5",
+        "::ffff:9.9.9.9",
+        "127.0.0.1",
+        "::1",
+    ];
+    let book = AddressBook {
+        host: own.map(ip).to_vec(),
+        ..AddressBook::default()
+    };
+    for address in [
+        "93.184.216.34",
+        "::ffff:93.184.216.34",
+        "2606:4700::7",
+        "10.0.0.5",
+        "9.9.9.9",
+    ] {
         assert_eq!(book.classify(ip(address)).class, Class::Host, "{address}");
     }
+    // also as 6to4 and Teredo addresses, unless they embed what is never reachable
+    let tunnelled = ["2002:a00:1::1", "2002:7f00:1::1", "64:ff9b::7f00:1"]
+        .map(ip)
+        .to_vec();
+    let odd = AddressBook {
+        host: tunnelled,
+        ..AddressBook::default()
+    };
+    assert_eq!(odd.classify(ip("2002:a00:1::1")).class, Class::Host);
+    assert_eq!(odd.classify(ip("2002:7f00:1::1")).class, Class::Loopback);
+    assert_eq!(odd.classify(ip("64:ff9b::7f00:1")).class, Class::Loopback);
     assert_eq!(book.classify(ip("64:ff9b::5db8:d822")).reach, Reach::Never);
     assert_eq!(book.classify(ip("127.0.0.1")).class, Class::Loopback);
     assert_eq!(book.classify(ip("::1")).class, Class::Loopback);
@@ -242,7 +304,11 @@ fn local_prefixes_make_public_private_and_open_nothing() {
         "fe80::/64",
     ]));
     for private in ["2606:4700:1::5", "203.0.114.9", "::ffff:203.0.114.9"] {
-        assert_eq!(book.classify(ip(private)).class, Class::Private, "{private}");
+        assert_eq!(
+            book.classify(ip(private)).class,
+            Class::Private,
+            "{private}"
+        );
     }
     assert_eq!(book.classify(ip("64:ff9b::cb00:7209")).reach, Reach::Never);
     assert_eq!(book.classify(ip("203.0.115.9")).class, Class::Public);
@@ -260,8 +326,15 @@ fn local_prefixes_make_public_private_and_open_nothing() {
 #[test]
 fn routes_that_count_as_default_are_not_local() {
     let mut book = AddressBook::default();
-    let defaults =
-        ["0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/1", "8.0.0.0/7", "::/0", "2000::/3", "2600::/19"];
+    let defaults = [
+        "0.0.0.0/0",
+        "0.0.0.0/1",
+        "128.0.0.0/1",
+        "8.0.0.0/7",
+        "::/0",
+        "2000::/3",
+        "2600::/19",
+    ];
     book.set_local(nets(&defaults));
     assert!(book.local.is_empty());
     assert_eq!(book.classify(ip("8.8.8.8")).class, Class::Public);
@@ -288,7 +361,10 @@ fn any_address() -> impl Strategy<Value = IpAddr> {
     prop_oneof![
         interesting_v4().prop_map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits))),
         any::<u128>().prop_map(v6),
-        (proptest::sample::select(prefixes.to_vec()), interesting_v4())
+        (
+            proptest::sample::select(prefixes.to_vec()),
+            interesting_v4()
+        )
             .prop_map(move |(prefix, inner)| v6(prefix | u128::from(inner))),
         (interesting_v4(), any::<u64>()).prop_map(move |(inner, rest)| v6((0x2002 << 112)
             | (u128::from(inner) << 80)

@@ -27,7 +27,11 @@ fn every_case_name_has_its_one_form_or_its_reason() {
             "wire" => Name::parse_ascii(text.as_bytes()),
             other => panic!("{other} is no entrance"),
         };
-        wrong.expect(&outcome(found), &expected, format!("{case} {entrance}: {text:?}"));
+        wrong.expect(
+            &outcome(found),
+            &expected,
+            format!("{case} {entrance}: {text:?}"),
+        );
     }
     wrong.assert_none();
 }
@@ -37,7 +41,11 @@ fn every_case_pattern_has_its_meaning_or_its_reason() {
     let mut wrong = cases::Wrong::default();
     for row in cases::rows(PATTERNS) {
         let [case, text, expected] = row.try_into().unwrap();
-        wrong.expect(&outcome(Pattern::parse(&text)), &expected, format!("{case}: {text:?}"));
+        wrong.expect(
+            &outcome(Pattern::parse(&text)),
+            &expected,
+            format!("{case}: {text:?}"),
+        );
     }
     wrong.assert_none();
 }
@@ -60,9 +68,14 @@ fn a_wildcard_is_every_name_below_and_not_the_apex() {
     for below in ["a.example.com", "a.b.example.com", "_x.example.com"] {
         assert!(pattern.matches(&name(below)), "{below}");
     }
-    for other in
-        ["example.com", "notexample.com", "xexample.com", "example.com.evil.test", "com", "a.com"]
-    {
+    for other in [
+        "example.com",
+        "notexample.com",
+        "xexample.com",
+        "example.com.evil.test",
+        "com",
+        "a.com",
+    ] {
         assert!(!pattern.matches(&name(other)), "{other}");
     }
     let exact = Pattern::parse("example.com").unwrap();
@@ -72,8 +85,11 @@ fn a_wildcard_is_every_name_below_and_not_the_apex() {
 
 #[test]
 fn covers_says_whether_one_pattern_swallows_another() {
-    let covers =
-        |a: &str, b: &str| Pattern::parse(a).unwrap().covers(&Pattern::parse(b).unwrap());
+    let covers = |a: &str, b: &str| {
+        Pattern::parse(a)
+            .unwrap()
+            .covers(&Pattern::parse(b).unwrap())
+    };
     assert!(covers("*.example.com", "a.example.com"));
     assert!(covers("*.example.com", "*.a.example.com"));
     assert!(covers("*.example.com", "*.example.com"));
@@ -90,39 +106,75 @@ fn length_limits_are_exact() {
     let label = |length: usize| "a".repeat(length);
     let labels = |last: usize| format!("{0}.{0}.{0}.{1}", label(63), label(last));
     assert!(Name::parse(&label(63)).is_ok());
-    assert_eq!(Name::parse(&label(64)), Err(NameError::LabelTooLong { length: 64 }));
+    assert_eq!(
+        Name::parse(&label(64)),
+        Err(NameError::LabelTooLong { length: 64 })
+    );
     assert_eq!(labels(61).len(), 253);
     assert!(Name::parse(&labels(61)).is_ok());
     assert!(Name::parse_ascii(format!("{}.", labels(61)).as_bytes()).is_ok());
-    assert_eq!(Name::parse(&labels(62)), Err(NameError::TooLong { length: 254 }));
-    assert_eq!(Name::parse(&labels(63)), Err(NameError::TooLong { length: 255 }));
+    assert_eq!(
+        Name::parse(&labels(62)),
+        Err(NameError::TooLong { length: 254 })
+    );
+    assert_eq!(
+        Name::parse(&labels(63)),
+        Err(NameError::TooLong { length: 255 })
+    );
     let many = vec!["a"; 127].join(".");
     assert_eq!(name(&many).labels().count(), 127);
     assert!(Name::parse(&"a.".repeat(100_000)).is_err());
     assert!(Name::parse(&"\u{fc}".repeat(100_000)).is_err());
     // the limit holds for the A-label, not for the characters
-    assert!(matches!(Name::parse(&"\u{fc}".repeat(63)), Err(NameError::LabelTooLong { .. })));
+    assert!(matches!(
+        Name::parse(&"\u{fc}".repeat(63)),
+        Err(NameError::LabelTooLong { .. })
+    ));
     let endless = std::iter::repeat(&b"abc"[..]);
-    assert_eq!(Name::from_labels(endless), Err(NameError::TooLong { length: 255 }));
+    assert_eq!(
+        Name::from_labels(endless),
+        Err(NameError::TooLong { length: 255 })
+    );
 }
 
 /// DNS-17: labels stay labels.
 #[test]
 fn dns_labels_never_merge_or_split() {
     let of = |labels: &[&[u8]]| Name::from_labels(labels.iter().copied());
-    assert_eq!(of(&[b"WWW", b"Example", b"com"]), Ok(name("www.example.com")));
-    assert_eq!(of(&[b"_dmarc", b"example", b"com"]), Ok(name("_dmarc.example.com")));
+    assert_eq!(
+        of(&[b"WWW", b"Example", b"com"]),
+        Ok(name("www.example.com"))
+    );
+    assert_eq!(
+        of(&[b"_dmarc", b"example", b"com"]),
+        Ok(name("_dmarc.example.com"))
+    );
     assert_eq!(of(&[b"www.example", b"com"]), Err(NameError::DotInLabel));
-    assert_eq!(of(&[b"evil\0", b"github", b"com"]), Err(NameError::BadCharacter('\0')));
+    assert_eq!(
+        of(&[b"evil\0", b"github", b"com"]),
+        Err(NameError::BadCharacter('\0'))
+    );
     assert_eq!(of(&[b"\xff", b"com"]), Err(NameError::NotAscii(0xff)));
-    assert_eq!(of(&[b"b\xc3\xbccher", b"test"]), Err(NameError::NotAscii(0xc3)));
+    assert_eq!(
+        of(&[b"b\xc3\xbccher", b"test"]),
+        Err(NameError::NotAscii(0xc3))
+    );
     assert_eq!(of(&[b"", b"com"]), Err(NameError::EmptyLabel));
     assert_eq!(of(&[b"a", b"", b"com"]), Err(NameError::EmptyLabel));
     assert_eq!(of(&[]), Err(NameError::Empty));
     assert_eq!(of(&[b"*", b"com"]), Err(NameError::Wildcard));
-    assert_eq!(of(&[b"127", b"0", b"0", b"1"]), Err(NameError::LooksLikeAddress));
-    assert_eq!(of(&[b"xn--a", b"test"]), Err(NameError::BadALabel("xn--a".into())));
-    assert_eq!(of(&[b"a".repeat(64).as_slice(), b"com"]), Err(NameError::LabelTooLong { length: 64 }));
+    assert_eq!(
+        of(&[b"127", b"0", b"0", b"1"]),
+        Err(NameError::LooksLikeAddress)
+    );
+    assert_eq!(
+        of(&[b"xn--a", b"test"]),
+        Err(NameError::BadALabel("xn--a".into()))
+    );
+    assert_eq!(
+        of(&[b"a".repeat(64).as_slice(), b"com"]),
+        Err(NameError::LabelTooLong { length: 64 })
+    );
 }
 
 #[test]
@@ -133,7 +185,10 @@ fn parents_and_ancestry_follow_label_borders() {
     assert!(deep.is_below(&name("example.com")) && deep.is_below(&name("com")));
     assert!(!deep.is_below(&deep) && !name("example.com").is_below(&deep));
     assert!(!name("notexample.com").is_below(&name("example.com")));
-    assert_eq!(deep.labels().collect::<Vec<_>>(), ["a", "b", "example", "com"]);
+    assert_eq!(
+        deep.labels().collect::<Vec<_>>(),
+        ["a", "b", "example", "com"]
+    );
 }
 
 #[test]
@@ -167,9 +222,22 @@ fn service_names_inherit_only_the_name_they_serve() {
 
 #[test]
 fn deserialised_names_are_checked() {
-    assert_eq!(serde_json::from_str::<Name>("\"EXAMPLE.com.\"").unwrap(), name("example.com"));
-    assert_eq!(serde_json::to_string(&name("example.com")).unwrap(), "\"example.com\"");
-    for bad in ["\"\"", "\"*.example.com\"", "\"127.0.0.1\"", "\"a..b\"", "\"a b\"", "7"] {
+    assert_eq!(
+        serde_json::from_str::<Name>("\"EXAMPLE.com.\"").unwrap(),
+        name("example.com")
+    );
+    assert_eq!(
+        serde_json::to_string(&name("example.com")).unwrap(),
+        "\"example.com\""
+    );
+    for bad in [
+        "\"\"",
+        "\"*.example.com\"",
+        "\"127.0.0.1\"",
+        "\"a..b\"",
+        "\"a b\"",
+        "7",
+    ] {
         assert!(serde_json::from_str::<Name>(bad).is_err(), "{bad}");
     }
     assert!(serde_json::from_str::<Pattern>("{\"Below\":\"*.com\"}").is_err());
@@ -179,11 +247,20 @@ fn deserialised_names_are_checked() {
 fn name_errors_say_what_is_wrong_and_what_to_write() {
     let error = Pattern::parse("*").unwrap_err();
     assert_eq!(error.to_string(), "'*' alone names every host");
-    assert_eq!(error.hint(), Some("write `network: internet` for every public destination"));
+    assert_eq!(
+        error.hint(),
+        Some("write `network: internet` for every public destination")
+    );
     let error = Name::parse("git\u{200b}hub.com").unwrap_err();
-    assert_eq!(error.to_string(), r"the invisible character '\u{200b}' cannot stand in a name");
+    assert_eq!(
+        error.to_string(),
+        r"the invisible character '\u{200b}' cannot stand in a name"
+    );
     let error = Name::parse("\u{ff47}ithub.com").unwrap_err();
-    assert_eq!(error.to_string(), "a label in look-alike characters reads as \"github\"");
+    assert_eq!(
+        error.to_string(),
+        "a label in look-alike characters reads as \"github\""
+    );
     let hostile = Name::parse("a\u{1b}[2Jb.com").unwrap_err().to_string();
     assert!(!hostile.contains('\u{1b}'), "{hostile}");
 }
@@ -192,11 +269,17 @@ fn assert_canonical(name: &Name) -> Result<(), TestCaseError> {
     let text = name.as_str();
     prop_assert!((1..=253).contains(&text.len()));
     prop_assert!(text.split('.').all(|label| (1..=63).contains(&label.len())));
-    prop_assert!(text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b)));
+    prop_assert!(
+        text.bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b))
+    );
     prop_assert!(text.parse::<std::net::IpAddr>().is_err());
     prop_assert_eq!(Name::parse(text), Ok(name.clone()));
     prop_assert_eq!(Name::parse_ascii(text.as_bytes()), Ok(name.clone()));
-    prop_assert_eq!(Name::from_labels(name.labels().map(str::as_bytes)), Ok(name.clone()));
+    prop_assert_eq!(
+        Name::from_labels(name.labels().map(str::as_bytes)),
+        Ok(name.clone())
+    );
     Ok(())
 }
 

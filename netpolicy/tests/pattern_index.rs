@@ -44,7 +44,14 @@ fn strict_ancestors_of_named_hosts_are_known() {
     for ancestor in ["com", "example.com", "b.example.com", "org", "example.org"] {
         assert!(index.has_descendant(&name(ancestor)), "{ancestor}");
     }
-    for other in ["a.b.example.com", "x.a.b.example.com", "c.example.com", "net", "single", "xcom"] {
+    for other in [
+        "a.b.example.com",
+        "x.a.b.example.com",
+        "c.example.com",
+        "net",
+        "single",
+        "xcom",
+    ] {
         assert!(!index.has_descendant(&name(other)), "{other}");
     }
 }
@@ -62,12 +69,22 @@ fn a_look_up_over_ten_thousand_patterns_does_not_walk_them() {
         index.insert(&Pattern::parse(&text).unwrap(), number);
     }
     let deepest = name(&vec!["a"; 127].join("."));
-    let probes = [name("host4242.example.com"), name("a.b.zone4243.example.net"), deepest];
+    let probes = [
+        name("host4242.example.com"),
+        name("a.b.zone4243.example.net"),
+        deepest,
+    ];
     let rounds: u32 = 2000;
     let best = (0..5).map(|_| {
         let begin = Instant::now();
-        let hits: usize =
-            (0..rounds).map(|_| probes.iter().map(|p| index.matches(p).count()).sum::<usize>()).sum();
+        let hits: usize = (0..rounds)
+            .map(|_| {
+                probes
+                    .iter()
+                    .map(|p| index.matches(p).count())
+                    .sum::<usize>()
+            })
+            .sum();
         assert_eq!(hits, 2 * rounds as usize);
         begin.elapsed() / (rounds * 3)
     });

@@ -46,9 +46,15 @@ pub(super) fn of(address: Ipv6Addr) -> Option<Embedding> {
 /// are what the readings of the wrong length mostly give, so 0.0.0.0/8 counts only when nothing else is there.
 fn local_use(bits: u128) -> Vec<Ipv4Addr> {
     let lengths = NAT64_LENGTHS.iter().filter(|&&length| length >= 48);
-    let readings = lengths.map(|&length| nat64(bits, length)).chain([low(bits >> 32)]);
+    let readings = lengths
+        .map(|&length| nat64(bits, length))
+        .chain([low(bits >> 32)]);
     let telling: Vec<_> = readings.filter(|inner| inner.octets()[0] != 0).collect();
-    if telling.is_empty() { vec![low(bits)] } else { telling }
+    if telling.is_empty() {
+        vec![low(bits)]
+    } else {
+        telling
+    }
 }
 
 /// The address inside an address of a learnt NAT64 prefix; `None` outside it or for a length that RFC 6052 lacks.
@@ -94,8 +100,16 @@ mod tests {
         ] {
             let prefix: Ipv6Net = prefix.parse().unwrap();
             let address: Ipv6Addr = address.parse().unwrap();
-            assert_eq!(in_nat64(&prefix, address), Some(Ipv4Addr::new(192, 0, 2, 33)), "{prefix}");
-            assert_eq!(in_nat64(&prefix, "2001:db9::1".parse().unwrap()), None, "{prefix}");
+            assert_eq!(
+                in_nat64(&prefix, address),
+                Some(Ipv4Addr::new(192, 0, 2, 33)),
+                "{prefix}"
+            );
+            assert_eq!(
+                in_nat64(&prefix, "2001:db9::1".parse().unwrap()),
+                None,
+                "{prefix}"
+            );
         }
         let odd: Ipv6Net = "2001:db8::/44".parse().unwrap();
         assert_eq!(in_nat64(&odd, "2001:db8::1".parse().unwrap()), None);
@@ -103,7 +117,13 @@ mod tests {
 
     #[test]
     fn plain_addresses_embed_nothing() {
-        for plain in ["2606:4700::1", "fd00::5efe:1:a00:1", "64:ff9b:2::a00:1", "2003:a00:1::1", "fe80::1"] {
+        for plain in [
+            "2606:4700::1",
+            "fd00::5efe:1:a00:1",
+            "64:ff9b:2::a00:1",
+            "2003:a00:1::1",
+            "fe80::1",
+        ] {
             assert_eq!(of(plain.parse().unwrap()), None, "{plain}");
         }
     }

@@ -87,7 +87,10 @@ impl Authority {
             Ok(address) => Host::Address(IpAddr::V4(address)),
             Err(_) => Host::Name(Name::parse_ascii(host.as_bytes())?),
         };
-        Ok(Self { host, port: port.map(parse_port).transpose()? })
+        Ok(Self {
+            host,
+            port: port.map(parse_port).transpose()?,
+        })
     }
 }
 

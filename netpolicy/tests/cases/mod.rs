@@ -8,7 +8,9 @@ use ipnet::IpNet;
 
 /// Rows of a tab-separated table without comments; `\t`, `\\` and `\u{...}` are decoded in each field.
 pub fn rows(table: &str) -> impl Iterator<Item = Vec<String>> {
-    let lines = table.lines().filter(|line| !line.is_empty() && !line.starts_with("# "));
+    let lines = table
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with("# "));
     lines.map(|line| line.split('\t').map(decode).collect())
 }
 
@@ -36,7 +38,10 @@ fn decode(field: &str) -> String {
 /// The name of an error's variant, as the tables write it.
 pub fn variant(error: &impl Debug) -> String {
     let text = format!("{error:?}");
-    text.split(['(', ' ', '{']).next().unwrap_or_default().to_owned()
+    text.split(['(', ' ', '{'])
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// Collects the rows that came out otherwise, so that one run shows them all.
