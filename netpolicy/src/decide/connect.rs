@@ -211,7 +211,7 @@ fn judge_address(s: &Snapshot, layer: &Layer, place: &Classed, heard: &Heard, as
 
 /// `network: internet`: the address is permitted; a name matters only where an entry could deny it.
 fn in_internet(layer: &Layer, by_net: Option<Grant>, heard: &Heard, ask: Ask) -> Result<Word, Denial> {
-    let grant = by_net.unwrap_or_else(|| Grant { rule: layer.policy().at.clone(), speech: Speech::Unsaid });
+    let grant = by_net.unwrap_or_else(|| Grant { rule: layer.policy().network_at.clone(), speech: Speech::Unsaid });
     match heard {
         Heard::NotYet if layer.index.deny.host_could_apply(ask.port, ask.protocol, ask.now).is_some() => {
             Ok(Word::Hear(Speaks::Any))
@@ -308,7 +308,7 @@ fn ingress(s: &Snapshot, address: IpAddr, ask: Ask) -> Result<Connect, Denial> {
         let silent_floor = entries.is_empty() && layer.kind() != LayerKind::Job;
         match entry {
             Some(entry) => grants.push(Grant { rule: entry.at.clone(), speech: Speech::Unsaid }),
-            None if silent_floor => grants.push(Grant { rule: layer.policy().at.clone(), speech: Speech::Unsaid }),
+            None if silent_floor => grants.push(Grant { rule: layer.policy().network_at.clone(), speech: Speech::Unsaid }),
             None => return Err(layer.deny(Reason::PortNotAllowed, entries.first().map(|entry| &entry.at))),
         }
     }

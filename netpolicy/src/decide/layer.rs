@@ -54,7 +54,7 @@ impl Layer {
             reason,
             layer: Some(self.kind()),
             policy: Some(policy.name.clone()),
-            rule: Some(rule.unwrap_or(&policy.at).clone()),
+            rule: Some(rule.unwrap_or(&policy.network_at).clone()),
             class: None,
             note: None,
         }
@@ -112,7 +112,7 @@ impl Layer {
         self.local_name_gate(name, &rules)?;
         match (self.pick(rules.iter().copied(), ask), policy.network) {
             (Some(grant), _) => Ok(grant),
-            (None, NetworkMode::Internet) => Ok(Grant { rule: policy.at.clone(), speech: Speech::Unsaid }),
+            (None, NetworkMode::Internet) => Ok(Grant { rule: policy.network_at.clone(), speech: Speech::Unsaid }),
             (None, _) => Err(self.nearest_miss(&rules, ask, Reason::NameNotAllowed)),
         }
     }

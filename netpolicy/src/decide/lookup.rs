@@ -109,7 +109,7 @@ fn judge_one(layer: &Layer, name: &Name, now: UnixSeconds) -> Word {
     if left.iter().all(Ports::is_empty) {
         return Word::Deny(layer.deny(Reason::NameNotAllowed, None));
     }
-    let rule = allows.first().map_or_else(|| layer.policy().at.clone(), |rule| rule.at.clone());
+    let rule = allows.first().map_or_else(|| layer.policy().network_at.clone(), |rule| rule.at.clone());
     Word::Permit(Grant { rule, speech: Speech::Unsaid }, left)
 }
 

@@ -234,6 +234,8 @@ pub struct Policy {
     pub description: String,
     /// `network:`
     pub network: NetworkMode,
+    /// Where `network:` stands: the line that denies what nothing allows.
+    pub network_at: Place,
     /// `private:`
     pub private: bool,
     /// `names:`
