@@ -1,10 +1,11 @@
-//! Doors: each turns one wire shape into an intent for netpolicy and never decides itself.
+//! Doors: each turns one wire shape into questions for netpolicy and never decides itself.
 //!
-//! [`tcp`] takes what the kernel delivered transparently, paired with the first SYNs that [`gate`] answered; [`proxy`]
-//! speaks the explicit proxy protocol. Both end in [`flow`]: route, dial, decide bytes, relay, record. [`deny`] says no in
-//! the language that the client spoke.
+//! [`dns`] answers names; [`tcp`] takes what the kernel delivered transparently, paired with the first SYNs that [`gate`]
+//! answered; [`proxy`] speaks the explicit proxy protocol. The last two end in [`flow`]: route, dial, decide bytes,
+//! relay, record. [`deny`] says no in the language that the client spoke.
 
 pub mod deny;
+pub mod dns;
 pub mod flow;
 pub mod gate;
 pub mod proxy;
