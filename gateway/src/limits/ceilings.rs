@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
+use crate::relay::pipes::IdlePipes;
+
 /// Descriptors that are never given to flows: listeners, journal, control, netlink, resolver sockets.
 const RESERVED_DESCRIPTORS: usize = 256;
 /// What one flow may hold at once: two sockets, and a second attempt of happy eyeballs or a lent pipe end.
@@ -73,6 +75,7 @@ impl Drop for Taken {
 pub struct Ceilings {
     pub(crate) flows: Arc<Share>,
     pub(crate) pipes: Arc<Share>,
+    pub(crate) idle_pipes: IdlePipes,
     most_dials: usize,
     most_flows_each: usize,
 }
@@ -100,6 +103,7 @@ impl Ceilings {
         Self {
             flows: Share::new(flows),
             pipes: Share::new((usable / 8).min(4096)),
+            idle_pipes: IdlePipes::default(),
             most_dials: flows.min(MOST_DIALS),
             most_flows_each: LOCAL_PORTS / 2,
         }
