@@ -2,6 +2,11 @@
 //!
 //! The truth table is an independent statement of what every block is: the classes that the code gives must follow it
 //! row by row, and for every address between the rows.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a wrong table or fixture should fail the test loudly"
+)]
 
 mod cases;
 
