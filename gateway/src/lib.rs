@@ -18,6 +18,7 @@ pub mod listen;
 pub mod network;
 pub mod policy;
 pub mod record;
+pub mod relay;
 pub mod resolve;
 pub mod tasks;
 pub mod uplink;
