@@ -17,6 +17,7 @@ pub mod limits;
 pub mod listen;
 pub mod network;
 pub mod policy;
+pub mod posture;
 pub mod record;
 pub mod relay;
 pub mod resolve;

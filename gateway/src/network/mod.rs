@@ -5,6 +5,8 @@
 pub mod allot;
 pub mod flows;
 pub mod instance;
+pub mod redecide;
+pub mod registry;
 pub mod state;
 
 use std::collections::HashMap;
