@@ -64,7 +64,7 @@ pub(crate) async fn run(mut accepted: Accepted, reach: Reach, mut early: Early) 
     }
     match reach {
         Reach::Dialled(dialled, generation) => {
-            relay_to(accepted, *dialled, generation, early).await
+            relay_to(accepted, *dialled, generation, early).await;
         }
         Reach::Hear(speaks) => {
             let ended = accepted.origin.network.ended.clone();

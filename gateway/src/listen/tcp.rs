@@ -99,7 +99,7 @@ fn accept_first(ctx: &Context, client: TcpStream, source: SocketAddr, destinatio
                     reach,
                     Early::default(),
                 )
-                .await
+                .await;
             }
             Err(why) => {
                 flow::refuse(
@@ -111,7 +111,7 @@ fn accept_first(ctx: &Context, client: TcpStream, source: SocketAddr, destinatio
                     },
                     why,
                 )
-                .await
+                .await;
             }
         }
     });

@@ -309,7 +309,7 @@ impl Gate {
             }
             Err(Unreached::Denied(denial, _)) => self.deny(serial, origin, &intent, &denial),
             Err(Unreached::Cause(reason)) => {
-                self.deny(serial, origin, &intent, &plain_denial(reason))
+                self.deny(serial, origin, &intent, &plain_denial(reason));
             }
             Err(Unreached::Failed(reason, errno)) => {
                 origin.record_failure(&intent, reason);

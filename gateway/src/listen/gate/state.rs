@@ -158,10 +158,10 @@ impl<A, R> Table<A, R> {
                             .push_back((now + self.bounds.hold, entry.serial, syn.packet));
                     }
                     State::Dialing { .. } => {
-                        effects.push(Effect::Verdict(syn.packet, Verdict::Drop))
+                        effects.push(Effect::Verdict(syn.packet, Verdict::Drop));
                     }
                     State::Ready(_) | State::Active => {
-                        effects.push(Effect::Verdict(syn.packet, Verdict::Accept))
+                        effects.push(Effect::Verdict(syn.packet, Verdict::Accept));
                     }
                 }
                 return (Outcome::Known, effects);

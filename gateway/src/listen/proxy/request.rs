@@ -124,7 +124,7 @@ async fn one(
         Some(end) => {
             let intent = current.guard.flow.intent.clone();
             let last = if let End::Denied(refusal) = &end {
-                denied(origin, &intent, refusal)
+                Some(denied(origin, &intent, refusal))
             } else {
                 None
             };
@@ -135,7 +135,7 @@ async fn one(
     Ok(())
 }
 
-fn denied(origin: &Origin, intent: &Intent, refusal: &Refusal) -> Last {
+fn denied(origin: &Origin, intent: &Intent, refusal: &Refusal) -> Vec<u8> {
     origin.record_denial(intent, &refusal.denial, refusal.heard.clone());
     let destination = destination_text(intent, refusal.heard.as_deref());
     let (status, denial) = (refusal.status, &refusal.denial);
@@ -146,7 +146,7 @@ fn denied(origin: &Origin, intent: &Intent, refusal: &Refusal) -> Last {
         destination: &destination,
         explain: explain(origin),
     };
-    Some(answer.render())
+    answer.render()
 }
 
 /// The kept connection, if it leads to the same place and its far end is silent and there.
