@@ -71,7 +71,11 @@ impl Answer<'_> {
             destination: self.destination,
             help: denial.reason.help(),
             policy: denial.policy.as_deref().filter(|_| explained),
-            rule: denial.rule.as_ref().filter(|_| explained).map(|at| format!("{}:{}:{}", at.file, at.line, at.column)),
+            rule: denial
+                .rule
+                .as_ref()
+                .filter(|_| explained)
+                .map(|at| format!("{}:{}:{}", at.file, at.line, at.column)),
             note: denial.note.as_deref().filter(|_| explained),
         };
         // plain strings and numbers always serialise
@@ -107,10 +111,19 @@ pub async fn say(client: TcpStream, refusal: &Refusal, destination: &str, explai
         Language::Tls => last_words(client, &ACCESS_DENIED).await,
         Language::Http => {
             let error = "egress_denied";
-            let answer = Answer { status: refusal.status, error, denial: &refusal.denial, destination, explain };
+            let answer = Answer {
+                status: refusal.status,
+                error,
+                denial: &refusal.denial,
+                destination,
+                explain,
+            };
             let mut bytes = answer.render();
             if !refusal.body {
-                let head = bytes.windows(4).position(|end| end == b"\r\n\r\n").map_or(bytes.len(), |at| at + 4);
+                let head = bytes
+                    .windows(4)
+                    .position(|end| end == b"\r\n\r\n")
+                    .map_or(bytes.len(), |at| at + 4);
                 bytes.truncate(head);
             }
             last_words(client, &bytes).await;
@@ -133,13 +146,20 @@ pub async fn last_words(client: TcpStream, bytes: &[u8]) {
 /// Finishes sending and reads until the client does too.
 pub(crate) async fn linger(client: &TcpStream) {
     use tokio::io::Interest;
-    if socket2::SockRef::from(client).shutdown(std::net::Shutdown::Write).is_err() {
+    if socket2::SockRef::from(client)
+        .shutdown(std::net::Shutdown::Write)
+        .is_err()
+    {
         return;
     }
     let mut read = 0;
     let mut scratch = [0; 2048];
     while read < MOST_LINGER {
-        match client.ready(Interest::READABLE).await.and_then(|_| client.try_read(&mut scratch)) {
+        match client
+            .ready(Interest::READABLE)
+            .await
+            .and_then(|_| client.try_read(&mut scratch))
+        {
             Ok(0) => return,
             Ok(more) => read += more,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}

@@ -15,7 +15,7 @@ use super::deny::{self, Explain};
 use super::record::destination_text;
 use super::route::{Route, decide, route};
 use crate::context::{Context, now_ms};
-use crate::detect::{Language, Seen, Sight, Sniffer};
+use crate::detect::{Seen, Sight, Sniffer};
 use crate::limits::FlowSlot;
 use crate::network::Network;
 use crate::network::flows::{Door, FlowFacts, FlowGuard};
@@ -63,7 +63,9 @@ pub(crate) async fn run(mut accepted: Accepted, reach: Reach, mut early: Early) 
         tracing::debug!(%error, "a client socket keeps its default options");
     }
     match reach {
-        Reach::Dialled(dialled, generation) => relay_to(accepted, *dialled, generation, early).await,
+        Reach::Dialled(dialled, generation) => {
+            relay_to(accepted, *dialled, generation, early).await;
+        }
         Reach::Hear(speaks) => {
             let ended = accepted.origin.network.ended.clone();
             let heard = tokio::select! {
@@ -94,7 +96,9 @@ pub(crate) enum Unreached {
 impl From<DialError> for Unreached {
     fn from(error: DialError) -> Self {
         match error.reason() {
-            reason @ (Reason::AddressHost | Reason::LimitFlows) => Self::Denied(plain_denial(reason), None),
+            reason @ (Reason::AddressHost | Reason::LimitFlows) => {
+                Self::Denied(plain_denial(reason), None)
+            }
             reason => Self::Failed(reason, error.source.raw_os_error()),
         }
     }
@@ -105,7 +109,10 @@ pub(crate) async fn reach(origin: &Origin, intent: &mut Intent) -> Result<Reach,
     // before deciding: a policy that is replaced from here on is decided again
     let generation = origin.network.live.load().generation;
     match route(&origin.ctx, &origin.network, intent).await {
-        Route::Dial(permit) => Ok(Reach::Dialled(Box::new(origin.ctx.dialer.dial(permit).await?), generation)),
+        Route::Dial(permit) => Ok(Reach::Dialled(
+            Box::new(origin.ctx.dialer.dial(permit).await?),
+            generation,
+        )),
         Route::Hear(speaks) => Ok(Reach::Hear(speaks)),
         Route::Deny(denial) => Err(Unreached::Denied(denial, None)),
         Route::Unresolvable => Err(Unreached::Failed(Reason::NameUnresolvable, None)),
@@ -113,7 +120,11 @@ pub(crate) async fn reach(origin: &Origin, intent: &mut Intent) -> Result<Reach,
 }
 
 /// Reads the client's first bytes, decides again with what they say, and dials.
-async fn hear(accepted: &mut Accepted, speaks: Speaks, early: &mut Early) -> Result<(Dialled, Generation), Unreached> {
+async fn hear(
+    accepted: &mut Accepted,
+    speaks: Speaks,
+    early: &mut Early,
+) -> Result<(Dialled, Generation), Unreached> {
     let waits = accepted.origin.waits;
     let mut sniffer = Sniffer::new(speaks);
     let began = Instant::now();
@@ -132,8 +143,11 @@ async fn hear(accepted: &mut Accepted, speaks: Speaks, early: &mut Early) -> Res
         let seen = first_bytes(&accepted.client, &mut sniffer, early, began + waits.head).await?;
         early.seen = Some(seen.unwrap_or_else(|| Box::new(sniffer.give_up(&early.bytes))));
     }
-    let Some(seen) = early.seen.clone() else { return Err(Unreached::Gone) };
-    let heard = heard_in(&seen.evidence).map_err(|reason| Unreached::Denied(plain_denial(reason), Some(seen.clone())))?;
+    let Some(seen) = early.seen.clone() else {
+        return Err(Unreached::Gone);
+    };
+    let heard = heard_in(&seen.evidence)
+        .map_err(|reason| Unreached::Denied(plain_denial(reason), Some(seen.clone())))?;
     set_heard(&mut accepted.intent, heard);
     dial_heard(accepted).await.map_err(|why| match why {
         Unreached::Denied(denial, None) => Unreached::Denied(denial, Some(seen)),
@@ -145,7 +159,10 @@ async fn dial_heard(accepted: &mut Accepted) -> Result<(Dialled, Generation), Un
     match reach(&accepted.origin, &mut accepted.intent).await? {
         Reach::Dialled(dialled, generation) => Ok((*dialled, generation)),
         // everything that could be heard was
-        Reach::Hear(_) => Err(Unreached::Denied(plain_denial(Reason::AddressNotAllowed), None)),
+        Reach::Hear(_) => Err(Unreached::Denied(
+            plain_denial(Reason::AddressNotAllowed),
+            None,
+        )),
     }
 }
 
@@ -157,7 +174,9 @@ async fn first_bytes(
     due: Instant,
 ) -> Result<Option<Box<Seen>>, Unreached> {
     loop {
-        if !early.bytes.is_empty() && let Sight::Seen(seen) = sniffer.advance(&early.bytes) {
+        if !early.bytes.is_empty()
+            && let Sight::Seen(seen) = sniffer.advance(&early.bytes)
+        {
             return Ok(Some(seen));
         }
         if early.ended {
@@ -176,12 +195,18 @@ async fn first_bytes(
 fn heard_in(evidence: &Evidence) -> Result<Heard, Reason> {
     let name = match evidence {
         Evidence::Tls { name } => name.clone(),
-        Evidence::Http { host: Some(Host::Name(name)), .. } => Some(name.clone()),
+        Evidence::Http {
+            host: Some(Host::Name(name)),
+            ..
+        } => Some(name.clone()),
         Evidence::Http { .. } | Evidence::Opaque => None,
         Evidence::TlsMalformed => return Err(Reason::TlsMalformed),
         Evidence::HttpMalformed => return Err(Reason::HttpMalformed),
     };
-    Ok(name.map_or(Heard::Nothing, |name| Heard::Name { name, answers: None }))
+    Ok(name.map_or(Heard::Nothing, |name| Heard::Name {
+        name,
+        answers: None,
+    }))
 }
 
 fn set_heard(intent: &mut Intent, said: Heard) {
@@ -192,21 +217,36 @@ fn set_heard(intent: &mut Intent, said: Heard) {
 
 /// Registers, records, relays and ends a dialled flow.
 async fn relay_to(accepted: Accepted, dialled: Dialled, generation: Generation, early: Early) {
-    let Accepted { origin, client, intent, slot: _slot } = accepted;
+    let Accepted {
+        origin,
+        client,
+        intent,
+        slot: _slot,
+    } = accepted;
     let server = dialled.stream;
-    let opened = open(&origin, intent, (dialled.upstream, dialled.ground), generation, server.local_addr().ok());
-    let (guard, opened) = opened;
+    let local = server.local_addr().ok();
+    let (guard, opened) = open(
+        &origin,
+        intent,
+        (dialled.upstream, dialled.ground),
+        generation,
+        local,
+    );
     let flow = guard.flow.clone();
     let mut notes = Notes::default();
-    let end = match opened {
-        Err(reason) => End::Cause(reason),
-        Ok(()) => {
-            let lane = Lane { ctx: &origin.ctx, network: &origin.network, flow: &flow, waits: origin.waits };
-            tokio::select! {
-                biased;
-                () = flow.cut.cancelled() => End::Cause(flow.cause().unwrap_or(Reason::RunEnded)),
-                end = converse(lane, &client, &server, early, &mut notes) => end,
-            }
+    let end = if let Err(reason) = opened {
+        End::Cause(reason)
+    } else {
+        let lane = Lane {
+            ctx: &origin.ctx,
+            network: &origin.network,
+            flow: &flow,
+            waits: origin.waits,
+        };
+        tokio::select! {
+            biased;
+            () = flow.cut.cancelled() => End::Cause(flow.cause().unwrap_or(Reason::RunEnded)),
+            end = converse(lane, &client, &server, early, &mut notes) => end,
         }
     };
     if let End::Denied(refusal) = &end {
@@ -238,7 +278,8 @@ pub(crate) fn open(
         ground,
         opened_ms: now_ms(),
     });
-    let opened = still_permitted(origin, &guard.flow.intent, generation).and_then(|()| origin.record_open(&guard.flow, local));
+    let opened = still_permitted(origin, &guard.flow.intent, generation)
+        .and_then(|()| origin.record_open(&guard.flow, local));
     (guard, opened)
 }
 
@@ -258,7 +299,13 @@ fn still_permitted(origin: &Origin, intent: &Intent, generation: Generation) -> 
     }
 }
 
-async fn converse(lane: Lane<'_>, client: &TcpStream, server: &TcpStream, early: Early, notes: &mut Notes) -> End {
+async fn converse(
+    lane: Lane<'_>,
+    client: &TcpStream,
+    server: &TcpStream,
+    early: Early,
+    notes: &mut Notes,
+) -> End {
     match lane.flow.ground.speaks() {
         Speaks::Http => relay::http::run(lane, client, server, early, notes).await,
         Speaks::Tls | Speaks::Any => relay::stream::run(lane, client, server, early, notes).await,
@@ -266,7 +313,13 @@ async fn converse(lane: Lane<'_>, client: &TcpStream, server: &TcpStream, early:
 }
 
 /// Mirrors the end on both sockets.
-async fn conclude(origin: &Origin, intent: &Intent, client: TcpStream, server: TcpStream, end: &End) {
+async fn conclude(
+    origin: &Origin,
+    intent: &Intent,
+    client: TcpStream,
+    server: TcpStream,
+    end: &End,
+) {
     match end {
         End::ClientClosed | End::ServerClosed => {
             drop(server);
@@ -291,7 +344,11 @@ async fn say(origin: &Origin, intent: &Intent, client: TcpStream, refusal: &Refu
 
 /// Whether this network's denials explain themselves.
 pub(crate) fn explain(origin: &Origin) -> Explain {
-    if origin.network.live.load().explain { Explain::Yes } else { Explain::No }
+    if origin.network.live.load().explain {
+        Explain::Yes
+    } else {
+        Explain::No
+    }
 }
 
 /// Writes down why nothing was dialled.
@@ -309,13 +366,21 @@ pub(crate) fn record_unreached(origin: &Origin, intent: &Intent, why: &Unreached
 
 /// Records why nothing was dialled and tells the client.
 pub(crate) async fn refuse(accepted: Accepted, why: Unreached) {
-    let Accepted { origin, client, intent, slot: _slot } = accepted;
+    let Accepted {
+        origin,
+        client,
+        intent,
+        slot: _slot,
+    } = accepted;
     record_unreached(&origin, &intent, &why);
     match why {
         Unreached::Denied(denial, Some(seen)) => {
             let refusal = Refusal::new(denial, seen.language, &seen.evidence);
             say(&origin, &intent, client, &refusal).await;
         }
-        Unreached::Denied(_, None) | Unreached::Failed(..) | Unreached::Cause(_) | Unreached::Gone => reset(&client),
+        Unreached::Denied(_, None)
+        | Unreached::Failed(..)
+        | Unreached::Cause(_)
+        | Unreached::Gone => reset(&client),
     }
 }

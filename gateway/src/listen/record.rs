@@ -39,7 +39,10 @@ impl Origin {
 
     /// Writes a denial. Nothing depends on it: what is denied stays denied when it cannot be written.
     pub(crate) fn record_denial(&self, intent: &Intent, denial: &Denial, heard: Option<String>) {
-        self.append_denied(Entry::Denial(self.denied(intent, denial, heard)), denial.reason);
+        self.append_denied(
+            Entry::Denial(self.denied(intent, denial, heard)),
+            denial.reason,
+        );
     }
 
     /// Writes that a permitted destination failed.
@@ -116,7 +119,11 @@ impl Origin {
 /// The name an intent is about.
 fn name_of(intent: &Intent) -> Option<String> {
     match &intent.to {
-        Destination::Name { name, .. } | Destination::Address { heard: Heard::Name { name, .. }, .. } => Some(name.to_string()),
+        Destination::Name { name, .. }
+        | Destination::Address {
+            heard: Heard::Name { name, .. },
+            ..
+        } => Some(name.to_string()),
         Destination::Address { bound, .. } => match bound.as_slice() {
             [name] => Some(name.to_string()),
             _ => None,
@@ -129,6 +136,8 @@ pub(crate) fn destination_text(intent: &Intent, heard: Option<&str>) -> String {
     match (heard, &intent.to) {
         (Some(heard), _) => format!("{heard}:{}", intent.port),
         (None, Destination::Name { name, .. }) => format!("{name}:{}", intent.port),
-        (None, Destination::Address { address, .. }) => SocketAddr::new(*address, intent.port).to_string(),
+        (None, Destination::Address { address, .. }) => {
+            SocketAddr::new(*address, intent.port).to_string()
+        }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use netpolicy::decide::{Connect, Denial, Destination, DialPermit, Direction, Heard, Intent, decide_connect};
+use netpolicy::decide::{
+    Connect, Denial, Destination, DialPermit, Direction, Heard, Intent, decide_connect,
+};
 use netpolicy::policy::{Protocol, Speaks};
 use netpolicy::reason::Reason;
 
@@ -29,7 +31,10 @@ pub(crate) enum Route {
 pub(crate) fn intent_to(network: &Network, destination: SocketAddr) -> Intent {
     let address = destination.ip().to_canonical();
     let to = match network.leases.find(address) {
-        Some(name) => Destination::Name { name, answers: None },
+        Some(name) => Destination::Name {
+            name,
+            answers: None,
+        },
         None => to_address(network, address),
     };
     intent(destination.port(), to)
@@ -37,19 +42,33 @@ pub(crate) fn intent_to(network: &Network, destination: SocketAddr) -> Intent {
 
 /// An outgoing TCP intent.
 pub(crate) fn intent(port: u16, to: Destination) -> Intent {
-    Intent { direction: Direction::Egress, protocol: Protocol::Tcp, port, to }
+    Intent {
+        direction: Direction::Egress,
+        protocol: Protocol::Tcp,
+        port,
+        to,
+    }
 }
 
 pub(crate) fn to_address(network: &Network, address: IpAddr) -> Destination {
-    Destination::Address { address, bound: network.leases.bound(address), heard: Heard::NotYet }
+    Destination::Address {
+        address,
+        bound: network.leases.bound(address),
+        heard: Heard::NotYet,
+    }
 }
 
 /// Decides without looking anything up.
 pub(crate) fn decide(network: &Network, intent: &Intent) -> Connect {
     match decide_connect(&network.live.load().snapshot, intent, now()) {
         // the pools are the gateway's, but what the sandbox needs to know is that its lease is not there
-        Connect::Deny(denial) if denial.reason == Reason::AddressGateway && is_synthetic(network, intent) => {
-            Connect::Deny(Denial { reason: Reason::LeaseUnknown, ..denial })
+        Connect::Deny(denial)
+            if denial.reason == Reason::AddressGateway && is_synthetic(network, intent) =>
+        {
+            Connect::Deny(Denial {
+                reason: Reason::LeaseUnknown,
+                ..denial
+            })
         }
         decided => decided,
     }
@@ -71,7 +90,8 @@ pub(crate) async fn route(ctx: &Context, network: &Network, intent: &mut Intent)
             Connect::Deny(denial) => return Route::Deny(denial),
             Connect::LookUp(name) => name,
         };
-        match ctx.resolver.addresses(&name).await {
+        // boxed: a look-up holds packets, and a flow that waits for its client would carry them for ever
+        match Box::pin(ctx.resolver.addresses(&name)).await {
             Ok(addresses) if !addresses.is_empty() => answer(intent, addresses),
             Ok(_) => return Route::Unresolvable,
             Err(error) => {
@@ -85,7 +105,11 @@ pub(crate) async fn route(ctx: &Context, network: &Network, intent: &mut Intent)
 
 fn answer(intent: &mut Intent, addresses: Vec<IpAddr>) {
     match &mut intent.to {
-        Destination::Name { answers, .. } | Destination::Address { heard: Heard::Name { answers, .. }, .. } => {
+        Destination::Name { answers, .. }
+        | Destination::Address {
+            heard: Heard::Name { answers, .. },
+            ..
+        } => {
             *answers = Some(addresses);
         }
         Destination::Address { .. } => {}

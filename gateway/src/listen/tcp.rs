@@ -21,12 +21,13 @@ use netpolicy::reason::Reason;
 const BACK_OFF: Duration = Duration::from_millis(10);
 
 /// Serves a transparent listener until the gateway stops.
-pub fn serve_tcp(ctx: Context, listener: TcpListener, gate: Option<Arc<Gate>>) {
-    let tasks = ctx.tasks.clone();
-    tasks.spawn("transparent tcp", async move {
-        let serving = ctx.clone();
+pub fn serve_tcp(ctx: &Context, listener: TcpListener, gate: Option<Arc<Gate>>) {
+    let serving = ctx.clone();
+    ctx.tasks.spawn("transparent tcp", async move {
         accept_all(listener, move |client, source| {
-            let Ok(destination) = client.local_addr() else { return reset(&client) };
+            let Ok(destination) = client.local_addr() else {
+                return reset(&client);
+            };
             let (source, destination) = (canonical(source), canonical(destination));
             match &gate {
                 Some(gate) => gate.accepted(client, (source, destination)),
@@ -39,7 +40,9 @@ pub fn serve_tcp(ctx: Context, listener: TcpListener, gate: Option<Arc<Gate>>) {
 
 /// Accepts for ever; a failure to accept is never the end of a door.
 pub(crate) async fn accept_all(listener: TcpListener, serve: impl Fn(TcpStream, SocketAddr)) {
-    let listener = listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener));
+    let listener = listener
+        .set_nonblocking(true)
+        .and_then(|()| tokio::net::TcpListener::from_std(listener));
     let listener = match listener {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "a listener cannot be served"),
@@ -60,8 +63,17 @@ pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
 }
 
 fn accept_first(ctx: &Context, client: TcpStream, source: SocketAddr, destination: SocketAddr) {
-    let Some(network) = ctx.networks.by_source(source.ip()) else { return reset(&client) };
-    let origin = Origin { ctx: ctx.clone(), network, door: Door::Tcp, source, destination, waits: Waits::default() };
+    let Some(network) = ctx.networks.by_source(source.ip()) else {
+        return reset(&client);
+    };
+    let origin = Origin {
+        ctx: ctx.clone(),
+        network,
+        door: Door::Tcp,
+        source,
+        destination,
+        waits: Waits::default(),
+    };
     let mut intent = intent_to(&origin.network, destination);
     let deny = |reason: Reason| {
         origin.record_denial(&intent, &plain_denial(reason), None);
@@ -76,8 +88,31 @@ fn accept_first(ctx: &Context, client: TcpStream, source: SocketAddr, destinatio
     };
     ctx.tasks.spawn("tcp flow", async move {
         match flow::reach(&origin, &mut intent).await {
-            Ok(reach) => flow::run(Accepted { origin, client, intent, slot }, reach, Early::default()).await,
-            Err(why) => flow::refuse(Accepted { origin, client, intent, slot }, why).await,
+            Ok(reach) => {
+                flow::run(
+                    Accepted {
+                        origin,
+                        client,
+                        intent,
+                        slot,
+                    },
+                    reach,
+                    Early::default(),
+                )
+                .await;
+            }
+            Err(why) => {
+                flow::refuse(
+                    Accepted {
+                        origin,
+                        client,
+                        intent,
+                        slot,
+                    },
+                    why,
+                )
+                .await;
+            }
         }
     });
 }

@@ -30,7 +30,7 @@ impl Default for Waits {
     fn default() -> Self {
         Self {
             head: Duration::from_secs(10),
-            silent: Duration::from_secs(600),
+            silent: Duration::from_mins(10),
             hear: Duration::from_millis(250),
             drain: Duration::from_secs(5),
             unasked: Duration::from_millis(200),
@@ -74,7 +74,13 @@ impl Refusal {
     /// With the usual status.
     pub fn new(denial: Denial, language: Language, evidence: &Evidence) -> Self {
         let body = !matches!(evidence, Evidence::Http { method, .. } if method == "HEAD");
-        Self { denial, language, status: 403, body, heard: heard(evidence) }
+        Self {
+            denial,
+            language,
+            status: 403,
+            body,
+            heard: heard(evidence),
+        }
     }
 }
 
@@ -82,15 +88,31 @@ impl Refusal {
 pub fn heard(evidence: &Evidence) -> Option<String> {
     match evidence {
         Evidence::Tls { name } => name.as_ref().map(ToString::to_string),
-        Evidence::Http { host: Some(netpolicy::name::Host::Name(name)), .. } => Some(name.to_string()),
-        Evidence::Http { host: Some(netpolicy::name::Host::Address(address)), .. } => Some(address.to_string()),
-        Evidence::Http { host: None, .. } | Evidence::TlsMalformed | Evidence::HttpMalformed | Evidence::Opaque => None,
+        Evidence::Http {
+            host: Some(netpolicy::name::Host::Name(name)),
+            ..
+        } => Some(name.to_string()),
+        Evidence::Http {
+            host: Some(netpolicy::name::Host::Address(address)),
+            ..
+        } => Some(address.to_string()),
+        Evidence::Http { host: None, .. }
+        | Evidence::TlsMalformed
+        | Evidence::HttpMalformed
+        | Evidence::Opaque => None,
     }
 }
 
 /// A denial that a door makes without a policy's line: shapes that no rule can permit.
 pub fn plain_denial(reason: Reason) -> Denial {
-    Denial { reason, layer: None, policy: None, rule: None, class: None, note: None }
+    Denial {
+        reason,
+        layer: None,
+        policy: None,
+        rule: None,
+        class: None,
+        note: None,
+    }
 }
 
 impl End {
@@ -152,7 +174,11 @@ impl Lane<'_> {
     pub(crate) fn decide(&self, evidence: &Evidence) -> Result<RelayPermit, Denial> {
         let decided = self.decide_with(&self.flow.ground, evidence);
         if decided.is_ok() {
-            *self.flow.evidence.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(evidence.clone());
+            *self
+                .flow
+                .evidence
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(evidence.clone());
         }
         decided
     }

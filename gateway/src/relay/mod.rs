@@ -12,6 +12,6 @@ mod pump;
 pub mod stream;
 
 pub use lane::{End, Lane, Notes, Refusal, Waits, heard, plain_denial};
-pub use stream::Early;
 pub(crate) use pump::{reset, send};
+pub use stream::Early;
 pub(crate) use stream::read_more;

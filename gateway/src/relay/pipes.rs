@@ -43,7 +43,12 @@ impl<'a> Lent<'a> {
         let idle = &ceilings.idle_pipes;
         let kept = idle.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let pipe = kept.or_else(make)?;
-        Some(Self { pipe: Some(pipe), idle, held: 0, _taken: taken })
+        Some(Self {
+            pipe: Some(pipe),
+            idle,
+            held: 0,
+            _taken: taken,
+        })
     }
 
     pub(crate) fn read_end(&self) -> Option<&OwnedFd> {

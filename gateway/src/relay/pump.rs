@@ -100,20 +100,40 @@ async fn piece(from: &TcpStream, to: &TcpStream, way: Way, lane: &Lane<'_>) -> R
     let read = BUFFER.with_borrow_mut(|buffer| {
         let read = match from.try_read(buffer.as_mut_slice()) {
             Ok(read) => read,
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return Ok(None),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                return Ok(None);
+            }
             Err(_) => return Err(Stop::ReadFailed),
         };
         let pause = lane.count(way, read)?;
         let bytes = buffer.get(..read).unwrap_or_default();
         let written = match to.try_write(bytes) {
             Ok(written) => written,
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                0
+            }
             Err(_) if read == 0 => 0,
             Err(_) => return Err(Stop::WriteFailed),
         };
-        Ok(Some((read, pause, bytes.get(written..).unwrap_or_default().to_vec())))
+        Ok(Some((
+            read,
+            pause,
+            bytes.get(written..).unwrap_or_default().to_vec(),
+        )))
     })?;
-    let Some((read, pause, rest)) = read else { return Ok(Moved::Some) };
+    let Some((read, pause, rest)) = read else {
+        return Ok(Moved::Some);
+    };
     send(to, &rest).await.map_err(|_| Stop::WriteFailed)?;
     wait(pause).await;
     Ok(match read {
@@ -131,9 +151,13 @@ pub(super) async fn wait(pause: Duration) {
 
 /// Splices until the sender pauses.
 async fn bulk(from: &TcpStream, to: &TcpStream, way: Way, lane: &Lane<'_>) -> Result<(), Stop> {
-    let Some(mut lent) = Lent::take(&lane.network.ledger, &lane.ctx.ceilings) else { return Ok(()) };
+    let Some(mut lent) = Lent::take(&lane.network.ledger, &lane.ctx.ceilings) else {
+        return Ok(());
+    };
     loop {
-        let Some(write_end) = lent.write_end() else { return Ok(()) };
+        let Some(write_end) = lent.write_end() else {
+            return Ok(());
+        };
         let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
         let read = from.try_io(Interest::READABLE, || {
             splice(from, None, write_end, None, Lent::capacity(), flags).map_err(io::Error::from)
@@ -141,7 +165,14 @@ async fn bulk(from: &TcpStream, to: &TcpStream, way: Way, lane: &Lane<'_>) -> Re
         let read = match read {
             // nothing now, or the end: the small path meets it again
             Ok(0) => return Ok(()),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return Ok(()),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                return Ok(());
+            }
             Ok(read) => read,
             Err(_) => return Err(Stop::ReadFailed),
         };
@@ -149,9 +180,13 @@ async fn bulk(from: &TcpStream, to: &TcpStream, way: Way, lane: &Lane<'_>) -> Re
         let pause = lane.count(way, read)?;
         while lent.held() > 0 {
             let held = lent.held();
-            let Some(read_end) = lent.read_end() else { return Ok(()) };
+            let Some(read_end) = lent.read_end() else {
+                return Ok(());
+            };
             let moved = to
-                .async_io(Interest::WRITABLE, || splice(read_end, None, to, None, held, flags).map_err(io::Error::from))
+                .async_io(Interest::WRITABLE, || {
+                    splice(read_end, None, to, None, held, flags).map_err(io::Error::from)
+                })
                 .await
                 .map_err(|_| Stop::WriteFailed)?;
             lent.remove(moved);

@@ -27,9 +27,24 @@ pub struct Early {
 }
 
 /// Runs a flow to its end.
-pub async fn run(lane: Lane<'_>, client: &TcpStream, server: &TcpStream, early: Early, notes: &mut Notes) -> End {
+pub async fn run(
+    lane: Lane<'_>,
+    client: &TcpStream,
+    server: &TcpStream,
+    early: Early,
+    notes: &mut Notes,
+) -> End {
     let (opened, open) = watch::channel(false);
-    let up = upward(&lane, client, server, Upward { early, opened, notes });
+    let up = upward(
+        &lane,
+        client,
+        server,
+        Upward {
+            early,
+            opened,
+            notes,
+        },
+    );
     let down = downward(&lane, client, server, open);
     tokio::select! {
         end = both(up, down, &lane) => end,
@@ -39,11 +54,20 @@ pub async fn run(lane: Lane<'_>, client: &TcpStream, server: &TcpStream, early: 
 
 /// Both directions of a flow whose bytes are decided already.
 pub(super) async fn pass(lane: &Lane<'_>, client: &TcpStream, server: &TcpStream) -> End {
-    both(pump(client, server, Way::Up, lane), pump(server, client, Way::Down, lane), lane).await
+    both(
+        pump(client, server, Way::Up, lane),
+        pump(server, client, Way::Down, lane),
+        lane,
+    )
+    .await
 }
 
 /// Waits for both directions and mirrors how they stopped.
-async fn both(up: impl Future<Output = Stop>, down: impl Future<Output = Stop>, lane: &Lane<'_>) -> End {
+async fn both(
+    up: impl Future<Output = Stop>,
+    down: impl Future<Output = Stop>,
+    lane: &Lane<'_>,
+) -> End {
     tokio::pin!(up, down);
     let (first, way) = tokio::select! {
         stop = &mut up => (stop, Way::Up),
@@ -92,7 +116,12 @@ struct Upward<'n> {
     notes: &'n mut Notes,
 }
 
-async fn upward(lane: &Lane<'_>, client: &TcpStream, server: &TcpStream, mut own: Upward<'_>) -> Stop {
+async fn upward(
+    lane: &Lane<'_>,
+    client: &TcpStream,
+    server: &TcpStream,
+    mut own: Upward<'_>,
+) -> Stop {
     let speaks = lane.flow.ground.speaks();
     let seen = match own.early.seen.take() {
         Some(seen) => *seen,
@@ -106,7 +135,11 @@ async fn upward(lane: &Lane<'_>, client: &TcpStream, server: &TcpStream, mut own
         own.notes.http = Some((head.method.clone(), head.path_without_query().to_owned()));
     }
     if let Err(denial) = lane.decide(&seen.evidence) {
-        return Stop::End(End::Denied(Box::new(Refusal::new(denial, seen.language, &seen.evidence))));
+        return Stop::End(End::Denied(Box::new(Refusal::new(
+            denial,
+            seen.language,
+            &seen.evidence,
+        ))));
     }
     let pause = match lane.count(Way::Up, own.early.bytes.len()) {
         Ok(pause) => pause,
@@ -120,15 +153,27 @@ async fn upward(lane: &Lane<'_>, client: &TcpStream, server: &TcpStream, mut own
     let ended = own.early.ended;
     drop(own);
     wait(pause).await;
-    if ended { finish(server) } else { pump(client, server, Way::Up, lane).await }
+    if ended {
+        finish(server)
+    } else {
+        pump(client, server, Way::Up, lane).await
+    }
 }
 
 /// Reads until the first bytes are known for what they are.
-async fn first_bytes(client: &TcpStream, speaks: Speaks, lane: &Lane<'_>, early: &mut Early) -> Result<Seen, Stop> {
+async fn first_bytes(
+    client: &TcpStream,
+    speaks: Speaks,
+    lane: &Lane<'_>,
+    early: &mut Early,
+) -> Result<Seen, Stop> {
     let mut sniffer = Sniffer::new(speaks);
-    let mut deadline = (speaks != Speaks::Any || !early.bytes.is_empty()).then(|| Instant::now() + lane.waits.head);
+    let mut deadline = (speaks != Speaks::Any || !early.bytes.is_empty())
+        .then(|| Instant::now() + lane.waits.head);
     loop {
-        if !early.bytes.is_empty() && let Sight::Seen(seen) = sniffer.advance(&early.bytes) {
+        if !early.bytes.is_empty()
+            && let Sight::Seen(seen) = sniffer.advance(&early.bytes)
+        {
             return Ok(*seen);
         }
         if early.ended {
@@ -154,7 +199,11 @@ async fn first_bytes(client: &TcpStream, speaks: Speaks, lane: &Lane<'_>, early:
 fn late(speaks: Speaks, mut sniffer: Sniffer, bytes: &[u8]) -> Seen {
     let seen = sniffer.give_up(bytes);
     match (speaks, &seen.evidence) {
-        (Speaks::Tls, Evidence::Opaque) => Seen { evidence: Evidence::TlsMalformed, language: Language::Other, ..seen },
+        (Speaks::Tls, Evidence::Opaque) => Seen {
+            evidence: Evidence::TlsMalformed,
+            language: Language::Other,
+            ..seen
+        },
         _ => seen,
     }
 }
@@ -165,13 +214,22 @@ pub(crate) async fn read_more(stream: &TcpStream, bytes: &mut Vec<u8>) -> std::i
         stream.readable().await?;
         bytes.reserve(4096);
         match stream.try_read_buf(bytes) {
-            Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted
+                ) => {}
             read => return read,
         }
     }
 }
 
-async fn downward(lane: &Lane<'_>, client: &TcpStream, server: &TcpStream, mut open: watch::Receiver<bool>) -> Stop {
+async fn downward(
+    lane: &Lane<'_>,
+    client: &TcpStream,
+    server: &TcpStream,
+    mut open: watch::Receiver<bool>,
+) -> Stop {
     let speaks_first = async {
         match lane.flow.ground.speaks() {
             Speaks::Tls | Speaks::Http => std::future::pending().await,
@@ -192,11 +250,8 @@ async fn downward(lane: &Lane<'_>, client: &TcpStream, server: &TcpStream, mut o
         None => {}
         Some(Err(_)) => return Stop::ReadFailed,
         // nothing of the client is known yet; if that does not suffice, its bytes must come first
-        Some(Ok(())) => {
-            if lane.decide_opaque().is_err() && !permitted.await {
-                return std::future::pending().await;
-            }
-        }
+        Some(Ok(())) if lane.decide_opaque().is_ok() || permitted.await => {}
+        Some(Ok(())) => return std::future::pending().await,
     }
     pump(server, client, Way::Down, lane).await
 }

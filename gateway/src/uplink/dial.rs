@@ -23,11 +23,11 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// All attempts together; as long as Linux gives a connect before its fifth SYN.
 const OVERALL: Duration = Duration::from_secs(30);
 /// A dead far end is noticed after 60 s and four probes of 15 s.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_IDLE: Duration = Duration::from_mins(1);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
 /// Data that nobody acknowledges, or a window that stays shut: five minutes, for slow readers are alive.
-const USER_TIMEOUT: Duration = Duration::from_secs(300);
+const USER_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Whether the kernel's own route look-up calls an address local.
 pub type IsLocal = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
@@ -67,11 +67,17 @@ pub struct DialError {
 
 impl DialError {
     fn errno(code: i32) -> Self {
-        Self { source: io::Error::from_raw_os_error(code), forbidden: None }
+        Self {
+            source: io::Error::from_raw_os_error(code),
+            forbidden: None,
+        }
     }
 
     fn is_machine() -> Self {
-        Self { forbidden: Some(Reason::AddressHost), ..Self::errno(libc::ECONNREFUSED) }
+        Self {
+            forbidden: Some(Reason::AddressHost),
+            ..Self::errno(libc::ECONNREFUSED)
+        }
     }
 
     /// The failure in the one vocabulary. The gateway's own shortage of descriptors or ports is `limit_flows`.
@@ -81,9 +87,14 @@ impl DialError {
         }
         match self.source.raw_os_error() {
             Some(libc::ECONNREFUSED | libc::ECONNRESET) => Reason::UpstreamRefused,
-            Some(libc::EMFILE | libc::ENFILE | libc::EADDRNOTAVAIL | libc::ENOBUFS | libc::ENOMEM | libc::EAGAIN) => {
-                Reason::LimitFlows
-            }
+            Some(
+                libc::EMFILE
+                | libc::ENFILE
+                | libc::EADDRNOTAVAIL
+                | libc::ENOBUFS
+                | libc::ENOMEM
+                | libc::EAGAIN,
+            ) => Reason::LimitFlows,
             Some(libc::ETIMEDOUT) => Reason::UpstreamTimeout,
             _ => Reason::UpstreamUnreachable,
         }
@@ -93,20 +104,32 @@ impl DialError {
 impl Dialer {
     /// With the kernel's word on which addresses are local.
     pub fn new(is_local: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
-        Self { is_local: Arc::new(is_local) }
+        Self {
+            is_local: Arc::new(is_local),
+        }
     }
 
     /// Dials. Addresses that turn out local (route look-up, same two ends) are refused unless the class was Host.
     pub async fn dial(&self, permit: DialPermit) -> Result<Dialled, DialError> {
         let port = permit.ground().port();
-        let targets: Vec<SocketAddr> = interleave(permit.addresses()).into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
+        let targets: Vec<SocketAddr> = interleave(permit.addresses())
+            .into_iter()
+            .map(|ip| SocketAddr::new(ip, port))
+            .collect();
         let ground = permit.into_ground();
         let stream = match timeout(OVERALL, self.race(&targets, &ground)).await {
             Ok(raced) => raced?,
             Err(_) => return Err(DialError::errno(libc::ETIMEDOUT)),
         };
-        let upstream = stream.peer_addr().map_err(|source| DialError { source, forbidden: None })?;
-        Ok(Dialled { stream, upstream, ground })
+        let upstream = stream.peer_addr().map_err(|source| DialError {
+            source,
+            forbidden: None,
+        })?;
+        Ok(Dialled {
+            stream,
+            upstream,
+            ground,
+        })
     }
 
     /// Starts one attempt every [`STAGGER`], or at once when all others have failed; the first that connects wins and
@@ -142,9 +165,17 @@ impl Dialer {
         if !may_be_host && (self.is_local)(target.ip()) {
             return Err(DialError::is_machine());
         }
-        let stream = connect(target).await.map_err(|source| DialError { source, forbidden: None })?;
-        let ends = stream.local_addr().and_then(|local| Ok((local, stream.peer_addr()?)));
-        let (local, peer) = ends.map_err(|source| DialError { source, forbidden: None })?;
+        let stream = connect(target).await.map_err(|source| DialError {
+            source,
+            forbidden: None,
+        })?;
+        let ends = stream
+            .local_addr()
+            .and_then(|local| Ok((local, stream.peer_addr()?)));
+        let (local, peer) = ends.map_err(|source| DialError {
+            source,
+            forbidden: None,
+        })?;
         // equal ends are a socket that met itself (simultaneous open); an equal address is the machine
         if local == peer || (!may_be_host && local.ip() == peer.ip()) {
             return Err(DialError::is_machine());
@@ -154,7 +185,11 @@ impl Dialer {
 }
 
 async fn connect(target: SocketAddr) -> io::Result<TcpStream> {
-    let socket = if target.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    let socket = if target.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
     keep_alive(&SockRef::from(&socket))?;
     SockRef::from(&socket).set_tcp_user_timeout(Some(USER_TIMEOUT))?;
     socket.connect(target).await
@@ -162,8 +197,10 @@ async fn connect(target: SocketAddr) -> io::Result<TcpStream> {
 
 /// Options that both legs of a flow have: no delay of small pieces, and a dead peer is noticed.
 pub(crate) fn keep_alive(socket: &SockRef<'_>) -> io::Result<()> {
-    let keepalive =
-        TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL).with_retries(KEEPALIVE_PROBES);
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_IDLE)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_PROBES);
     socket.set_tcp_keepalive(&keepalive)?;
     socket.set_tcp_nodelay(true)
 }
@@ -171,7 +208,10 @@ pub(crate) fn keep_alive(socket: &SockRef<'_>) -> io::Result<()> {
 /// RFC 8305 4: families take turns, beginning with the family of the first answer; order within a family is kept.
 fn interleave(addresses: &[IpAddr]) -> Vec<IpAddr> {
     let first_is_v4 = addresses.first().is_some_and(IpAddr::is_ipv4);
-    let (mut first, mut second): (Vec<_>, Vec<_>) = addresses.iter().copied().partition(|ip| ip.is_ipv4() == first_is_v4);
+    let (mut first, mut second): (Vec<_>, Vec<_>) = addresses
+        .iter()
+        .copied()
+        .partition(|ip| ip.is_ipv4() == first_is_v4);
     first.reverse();
     second.reverse();
     let mut order = Vec::with_capacity(addresses.len());
@@ -192,8 +232,14 @@ mod tests {
 
     #[test]
     fn families_take_turns_and_none_is_lost() {
-        assert_eq!(interleave(&ips("192.0.2.1 192.0.2.2 192.0.2.3 2001:db8::1")), ips("192.0.2.1 2001:db8::1 192.0.2.2 192.0.2.3"));
-        assert_eq!(interleave(&ips("2001:db8::1 192.0.2.1")), ips("2001:db8::1 192.0.2.1"));
+        assert_eq!(
+            interleave(&ips("192.0.2.1 192.0.2.2 192.0.2.3 2001:db8::1")),
+            ips("192.0.2.1 2001:db8::1 192.0.2.2 192.0.2.3")
+        );
+        assert_eq!(
+            interleave(&ips("2001:db8::1 192.0.2.1")),
+            ips("2001:db8::1 192.0.2.1")
+        );
     }
 
     #[test]

@@ -59,7 +59,10 @@ pub enum Queued {
 /// The kernel's queue of first SYNs.
 pub trait SynQueue: Send + Sync + 'static {
     /// Waits for packets and appends them.
-    fn receive(&self, into: &mut VecDeque<Queued>) -> impl Future<Output = std::io::Result<()>> + Send;
+    fn receive(
+        &self,
+        into: &mut VecDeque<Queued>,
+    ) -> impl Future<Output = std::io::Result<()>> + Send;
     /// Answers one packet.
     fn judge(&self, packet: u32, verdict: Verdict) -> std::io::Result<()>;
 }
@@ -92,7 +95,9 @@ pub struct Gate {
 
 impl std::fmt::Debug for Gate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gate").field("unpaired", &self.unpaired).finish_non_exhaustive()
+        f.debug_struct("Gate")
+            .field("unpaired", &self.unpaired)
+            .finish_non_exhaustive()
     }
 }
 
@@ -109,10 +114,13 @@ impl Drop for Closing {
 }
 
 /// Serves a queue until the gateway stops.
-pub fn serve_gate(ctx: Context, queue: impl SynQueue) -> Arc<Gate> {
+pub fn serve_gate(ctx: &Context, queue: impl SynQueue) -> Arc<Gate> {
     let queue = Arc::new(queue);
     let judging = queue.clone();
-    let gate = Arc::new(Gate::new(ctx.clone(), Box::new(move |packet, verdict| judging.judge(packet, verdict))));
+    let gate = Arc::new(Gate::new(
+        ctx.clone(),
+        Box::new(move |packet, verdict| judging.judge(packet, verdict)),
+    ));
     let (reader, ticker) = (gate.clone(), gate.clone());
     ctx.tasks.spawn("syn queue", async move {
         let mut queued = VecDeque::new();
@@ -137,8 +145,17 @@ pub fn serve_gate(ctx: Context, queue: impl SynQueue) -> Arc<Gate> {
 
 impl Gate {
     fn new(ctx: Context, judge: Judge) -> Self {
-        let bounds = Bounds { total: ctx.ceilings.most_dials().max(1), ..Bounds::default() };
-        Self { ctx, judge, table: Mutex::new(Table::new(bounds)), began: Instant::now(), unpaired: AtomicU64::new(0) }
+        let bounds = Bounds {
+            total: ctx.ceilings.most_dials().max(1),
+            ..Bounds::default()
+        };
+        Self {
+            ctx,
+            judge,
+            table: Mutex::new(Table::new(bounds)),
+            began: Instant::now(),
+            unpaired: AtomicU64::new(0),
+        }
     }
 
     /// Sockets that were accepted without a verdict that led to them, and reset.
@@ -158,8 +175,14 @@ impl Gate {
         for effect in effects {
             match effect {
                 Effect::Verdict(packet, verdict) => self.answer(packet, verdict),
-                Effect::Discard(Pairing { reach: Reach::Dialled(dialled, _), .. }) => reset(&dialled.stream),
-                Effect::Discard(Pairing { reach: Reach::Hear(_), .. }) => {}
+                Effect::Discard(Pairing {
+                    reach: Reach::Dialled(dialled, _),
+                    ..
+                }) => reset(&dialled.stream),
+                Effect::Discard(Pairing {
+                    reach: Reach::Hear(_),
+                    ..
+                }) => {}
             }
         }
     }
@@ -187,7 +210,12 @@ impl Gate {
             origin.record_denial(&intent, &plain_denial(Reason::GatewaySealed), None);
             return self.answer(syn.packet, Verdict::Reset);
         }
-        let arrival = Arrival { key, isn: syn.isn, packet: syn.packet, network: number(&origin.network) };
+        let arrival = Arrival {
+            key,
+            isn: syn.isn,
+            packet: syn.packet,
+            network: number(&origin.network),
+        };
         let (outcome, effects) = self.table().syn(arrival, self.now());
         self.apply(effects);
         if let Outcome::New(serial) = outcome {
@@ -196,7 +224,14 @@ impl Gate {
     }
 
     fn origin(&self, network: Arc<Network>, (source, destination): Key) -> Origin {
-        Origin { ctx: self.ctx.clone(), network, door: Door::Tcp, source, destination, waits: Waits::default() }
+        Origin {
+            ctx: self.ctx.clone(),
+            network,
+            door: Door::Tcp,
+            source,
+            destination,
+            waits: Waits::default(),
+        }
     }
 
     /// Decides a new attempt as far as the SYN alone allows, and dials if that is the decision.
@@ -212,7 +247,11 @@ impl Gate {
             Connect::Dial(_) | Connect::LookUp(_) => None,
         };
         let token = CancellationToken::new();
-        let attempt = Attempt { slot, origin: origin.clone(), _task: token.clone().drop_guard() };
+        let attempt = Attempt {
+            slot,
+            origin: origin.clone(),
+            _task: token.clone().drop_guard(),
+        };
         if self.table().own(serial, attempt).is_err() {
             return;
         }
@@ -223,11 +262,24 @@ impl Gate {
     }
 
     fn hear(&self, serial: u64, intent: Intent, speaks: Speaks) {
-        let effects = self.table().ready(serial, Pairing { intent, reach: Reach::Hear(speaks) }, self.now());
+        let effects = self.table().ready(
+            serial,
+            Pairing {
+                intent,
+                reach: Reach::Hear(speaks),
+            },
+            self.now(),
+        );
         self.apply(effects);
     }
 
-    fn dial(self: &Arc<Self>, serial: u64, origin: Origin, mut intent: Intent, token: CancellationToken) {
+    fn dial(
+        self: &Arc<Self>,
+        serial: u64,
+        origin: Origin,
+        mut intent: Intent,
+        token: CancellationToken,
+    ) {
         let gate = self.clone();
         self.ctx.tasks.spawn("dial", async move {
             let ended = origin.network.ended.clone();
@@ -241,14 +293,24 @@ impl Gate {
         });
     }
 
-    fn settle(&self, serial: u64, origin: &Origin, intent: Intent, reached: Result<Reach, Unreached>) {
+    fn settle(
+        &self,
+        serial: u64,
+        origin: &Origin,
+        intent: Intent,
+        reached: Result<Reach, Unreached>,
+    ) {
         match reached {
             Ok(reach) => {
-                let effects = self.table().ready(serial, Pairing { intent, reach }, self.now());
+                let effects = self
+                    .table()
+                    .ready(serial, Pairing { intent, reach }, self.now());
                 self.apply(effects);
             }
             Err(Unreached::Denied(denial, _)) => self.deny(serial, origin, &intent, &denial),
-            Err(Unreached::Cause(reason)) => self.deny(serial, origin, &intent, &plain_denial(reason)),
+            Err(Unreached::Cause(reason)) => {
+                self.deny(serial, origin, &intent, &plain_denial(reason));
+            }
             Err(Unreached::Failed(reason, errno)) => {
                 origin.record_failure(&intent, reason);
                 self.refuse(serial, verdict_of(reason, errno));
@@ -266,7 +328,9 @@ impl Gate {
             return admitted;
         }
         let dropped = self.table().drop_oldest(number(&origin.network), serial);
-        let Some(effects) = dropped else { return admitted };
+        let Some(effects) = dropped else {
+            return admitted;
+        };
         self.apply(effects);
         ledger.place(&self.ctx.ceilings)
     }
@@ -288,12 +352,32 @@ impl Gate {
             self.unpaired.fetch_add(1, Ordering::Relaxed);
             return reset(&client);
         };
-        let closing = Closing { gate: self.clone(), serial };
-        let Some(Attempt { slot, origin, _task: task }) = attempt else { return reset(&client) };
+        let closing = Closing {
+            gate: self.clone(),
+            serial,
+        };
+        let Some(Attempt {
+            slot,
+            origin,
+            _task: task,
+        }) = attempt
+        else {
+            return reset(&client);
+        };
         self.ctx.tasks.spawn("tcp flow", async move {
             let _closing = closing;
             drop(task);
-            flow::run(Accepted { origin, client, intent, slot }, reach, Early::default()).await;
+            flow::run(
+                Accepted {
+                    origin,
+                    client,
+                    intent,
+                    slot,
+                },
+                reach,
+                Early::default(),
+            )
+            .await;
         });
     }
 }
@@ -302,7 +386,9 @@ impl Gate {
 fn verdict_of(reason: Reason, errno: Option<i32>) -> Verdict {
     match (reason, errno) {
         (Reason::UpstreamRefused, _) => Verdict::Reset,
-        (Reason::NameUnresolvable, _) | (_, Some(libc::EHOSTUNREACH | libc::EHOSTDOWN)) => Verdict::HostUnreachable,
+        (Reason::NameUnresolvable, _) | (_, Some(libc::EHOSTUNREACH | libc::EHOSTDOWN)) => {
+            Verdict::HostUnreachable
+        }
         (_, Some(libc::ENETUNREACH)) => Verdict::NetUnreachable,
         (_, Some(libc::EACCES | libc::EPERM)) => Verdict::Prohibited,
         _ => Verdict::Drop,

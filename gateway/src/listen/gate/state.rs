@@ -76,7 +76,12 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { hold: Duration::from_secs(3), ready: Duration::from_secs(10), each: 256, total: 4096 }
+        Self {
+            hold: Duration::from_secs(3),
+            ready: Duration::from_secs(10),
+            each: 256,
+            total: 4096,
+        }
     }
 }
 
@@ -149,10 +154,15 @@ impl<A, R> Table<A, R> {
                 match &mut entry.state {
                     State::Dialing { held: held @ None } => {
                         *held = Some(syn.packet);
-                        self.holds.push_back((now + self.bounds.hold, entry.serial, syn.packet));
+                        self.holds
+                            .push_back((now + self.bounds.hold, entry.serial, syn.packet));
                     }
-                    State::Dialing { .. } => effects.push(Effect::Verdict(syn.packet, Verdict::Drop)),
-                    State::Ready(_) | State::Active => effects.push(Effect::Verdict(syn.packet, Verdict::Accept)),
+                    State::Dialing { .. } => {
+                        effects.push(Effect::Verdict(syn.packet, Verdict::Drop));
+                    }
+                    State::Ready(_) | State::Active => {
+                        effects.push(Effect::Verdict(syn.packet, Verdict::Accept));
+                    }
                 }
                 return (Outcome::Known, effects);
             }
@@ -166,14 +176,26 @@ impl<A, R> Table<A, R> {
     fn start(&mut self, syn: Arrival, now: Duration) -> u64 {
         self.serial += 1;
         let serial = self.serial;
-        let state = State::Dialing { held: Some(syn.packet) };
-        self.entries.insert(syn.key, Entry { isn: syn.isn, serial, network: syn.network, attempt: None, state });
+        let state = State::Dialing {
+            held: Some(syn.packet),
+        };
+        self.entries.insert(
+            syn.key,
+            Entry {
+                isn: syn.isn,
+                serial,
+                network: syn.network,
+                attempt: None,
+                state,
+            },
+        );
         self.keys.insert(serial, syn.key);
         let dials = self.order.entry(syn.network).or_default();
         dials.live += 1;
         dials.serials.push_back(serial);
         self.dialing += 1;
-        self.holds.push_back((now + self.bounds.hold, serial, syn.packet));
+        self.holds
+            .push_back((now + self.bounds.hold, serial, syn.packet));
         serial
     }
 
@@ -191,23 +213,41 @@ impl<A, R> Table<A, R> {
     /// The attempt led to something that an accepted socket will be paired with.
     pub fn ready(&mut self, serial: u64, with: R, now: Duration) -> Vec<Effect<R>> {
         let deadline = now + self.bounds.ready;
-        let Some(entry) = self.by_serial(serial) else { return vec![Effect::Discard(with)] };
-        let State::Dialing { held } = &mut entry.state else { return vec![Effect::Discard(with)] };
+        let Some(entry) = self.by_serial(serial) else {
+            return vec![Effect::Discard(with)];
+        };
+        let State::Dialing { held } = &mut entry.state else {
+            return vec![Effect::Discard(with)];
+        };
         let held = held.take();
         let network = entry.network;
         entry.state = State::Ready(with);
         self.no_longer_dialing(network);
         self.readies.push_back((deadline, serial));
-        held.map(|packet| Effect::Verdict(packet, Verdict::Accept)).into_iter().collect()
+        held.map(|packet| Effect::Verdict(packet, Verdict::Accept))
+            .into_iter()
+            .collect()
     }
 
     /// The attempt failed or was denied.
     pub fn refuse(&mut self, serial: u64, verdict: Verdict) -> Vec<Effect<R>> {
         // an accept without something to pair with would be a promise that nobody keeps
-        let verdict = if verdict == Verdict::Accept { Verdict::Drop } else { verdict };
-        let Some(entry) = self.by_serial(serial) else { return Vec::new() };
-        let State::Dialing { held } = &mut entry.state else { return Vec::new() };
-        let effects = held.take().map(|packet| Effect::Verdict(packet, verdict)).into_iter().collect();
+        let verdict = if verdict == Verdict::Accept {
+            Verdict::Drop
+        } else {
+            verdict
+        };
+        let Some(entry) = self.by_serial(serial) else {
+            return Vec::new();
+        };
+        let State::Dialing { held } = &mut entry.state else {
+            return Vec::new();
+        };
+        let effects = held
+            .take()
+            .map(|packet| Effect::Verdict(packet, verdict))
+            .into_iter()
+            .collect();
         self.remove(serial, &mut Vec::new());
         effects
     }
@@ -234,7 +274,11 @@ impl<A, R> Table<A, R> {
         let dials = self.order.get_mut(&network)?;
         let oldest = loop {
             let serial = *dials.serials.front()?;
-            let dialing = self.keys.get(&serial).and_then(|key| self.entries.get(key)).is_some_and(|entry| matches!(entry.state, State::Dialing { .. }));
+            let dialing = self
+                .keys
+                .get(&serial)
+                .and_then(|key| self.entries.get(key))
+                .is_some_and(|entry| matches!(entry.state, State::Dialing { .. }));
             if dialing {
                 break serial;
             }
@@ -251,16 +295,28 @@ impl<A, R> Table<A, R> {
     /// Lets go what was held or ready for too long.
     pub fn tick(&mut self, now: Duration) -> Vec<Effect<R>> {
         let mut effects = Vec::new();
-        while let Some(&(deadline, serial, packet)) = self.holds.front() && deadline <= now {
+        while let Some(&(deadline, serial, packet)) = self.holds.front()
+            && deadline <= now
+        {
             self.holds.pop_front();
-            if let Some(Entry { state: State::Dialing { held }, .. }) = self.by_serial(serial) && *held == Some(packet) {
+            if let Some(Entry {
+                state: State::Dialing { held },
+                ..
+            }) = self.by_serial(serial)
+                && *held == Some(packet)
+            {
                 *held = None;
                 effects.push(Effect::Verdict(packet, Verdict::Drop));
             }
         }
-        while let Some(&(deadline, serial)) = self.readies.front() && deadline <= now {
+        while let Some(&(deadline, serial)) = self.readies.front()
+            && deadline <= now
+        {
             self.readies.pop_front();
-            if self.by_serial(serial).is_some_and(|entry| matches!(entry.state, State::Ready(_))) {
+            if self
+                .by_serial(serial)
+                .is_some_and(|entry| matches!(entry.state, State::Ready(_)))
+            {
                 self.remove(serial, &mut effects);
             }
         }
@@ -287,18 +343,36 @@ impl<A, R> Table<A, R> {
     }
 
     fn make_room(&mut self, network: u64, effects: &mut Vec<Effect<R>>) {
-        if self.order.get(&network).is_some_and(|dials| dials.live >= self.bounds.each) {
+        if self
+            .order
+            .get(&network)
+            .is_some_and(|dials| dials.live >= self.bounds.each)
+        {
             effects.extend(self.drop_oldest(network, 0).unwrap_or_default());
         }
         if self.dialing >= self.bounds.total {
             // whoever has most gives way; a network within its fair part never does
-            let greediest = self.order.iter().max_by_key(|(_, dials)| dials.live).map(|(network, _)| *network);
-            effects.extend(greediest.and_then(|network| self.drop_oldest(network, 0)).unwrap_or_default());
+            let greediest = self
+                .order
+                .iter()
+                .max_by_key(|(_, dials)| dials.live)
+                .map(|(network, _)| *network);
+            effects.extend(
+                greediest
+                    .and_then(|network| self.drop_oldest(network, 0))
+                    .unwrap_or_default(),
+            );
         }
     }
 
     fn remove(&mut self, serial: u64, effects: &mut Vec<Effect<R>>) {
-        let Some(entry) = self.keys.remove(&serial).and_then(|key| self.entries.remove(&key)) else { return };
+        let Some(entry) = self
+            .keys
+            .remove(&serial)
+            .and_then(|key| self.entries.remove(&key))
+        else {
+            return;
+        };
         match entry.state {
             State::Dialing { held } => {
                 effects.extend(held.map(|packet| Effect::Verdict(packet, Verdict::Drop)));
@@ -311,7 +385,9 @@ impl<A, R> Table<A, R> {
 
     fn no_longer_dialing(&mut self, network: u64) {
         self.dialing = self.dialing.saturating_sub(1);
-        let Some(dials) = self.order.get_mut(&network) else { return };
+        let Some(dials) = self.order.get_mut(&network) else {
+            return;
+        };
         dials.live = dials.live.saturating_sub(1);
         if dials.live == 0 {
             self.order.remove(&network);
@@ -319,7 +395,9 @@ impl<A, R> Table<A, R> {
             // ended attempts behind a slow oldest one would pile up
             let (keys, entries) = (&self.keys, &self.entries);
             dials.serials.retain(|serial| {
-                keys.get(serial).and_then(|key| entries.get(key)).is_some_and(|entry| matches!(entry.state, State::Dialing { .. }))
+                keys.get(serial)
+                    .and_then(|key| entries.get(key))
+                    .is_some_and(|entry| matches!(entry.state, State::Dialing { .. }))
             });
         }
     }

@@ -26,6 +26,7 @@ use crate::limits::FlowSlot;
 use crate::network::flows::Door;
 use crate::relay::http::{Reader, read_head, status_of};
 use crate::relay::{Early, Waits, plain_denial, reset};
+use crate::resolve::Asked;
 
 /// A client of the proxy: its connection holds one place among the network's flows from the start.
 #[derive(Debug)]
@@ -35,15 +36,25 @@ struct Visit {
 }
 
 /// Serves the explicit proxy until the gateway stops.
-pub fn serve_proxy(ctx: Context, listener: TcpListener) {
-    let tasks = ctx.tasks.clone();
-    tasks.spawn("explicit proxy", async move {
+pub fn serve_proxy(ctx: &Context, listener: TcpListener) {
+    let serving = ctx.clone();
+    ctx.tasks.spawn("explicit proxy", async move {
         accept_all(listener, move |client, source| {
             let source = canonical(source);
-            let Some(network) = ctx.networks.by_source(source.ip()) else { return reset(&client) };
-            let Ok(destination) = client.local_addr().map(canonical) else { return reset(&client) };
-            let origin =
-                Origin { ctx: ctx.clone(), network, door: Door::Proxy, source, destination, waits: Waits::default() };
+            let Some(network) = serving.networks.by_source(source.ip()) else {
+                return reset(&client);
+            };
+            let Ok(destination) = client.local_addr().map(canonical) else {
+                return reset(&client);
+            };
+            let origin = Origin {
+                ctx: serving.clone(),
+                network,
+                door: Door::Proxy,
+                source,
+                destination,
+                waits: Waits::default(),
+            };
             welcome(origin, client);
         })
         .await;
@@ -55,7 +66,10 @@ fn welcome(origin: Origin, client: TcpStream) {
         Ok(slot) => slot,
         Err(reason) => {
             // what it wants is not known yet, so the record names the proxy itself
-            let asked = intent(origin.destination.port(), to_address(&origin.network, origin.destination.ip()));
+            let asked = intent(
+                origin.destination.port(),
+                to_address(&origin.network, origin.destination.ip()),
+            );
             origin.record_denial(&asked, &plain_denial(reason), None);
             return reset(&client);
         }
@@ -80,7 +94,11 @@ async fn serve(visit: Visit, client: TcpStream) {
         Ok(Some(head)) => match head.target.clone() {
             Target::Authority(authority) => {
                 reader.consume(head.length);
-                let early = Early { bytes: std::mem::take(&mut reader.ahead), seen: None, ended: reader.ended };
+                let early = Early {
+                    bytes: std::mem::take(&mut reader.ahead),
+                    seen: None,
+                    ended: reader.ended,
+                };
                 drop(reader);
                 return tunnel::run(visit, client, &authority, early).await;
             }
@@ -98,7 +116,13 @@ fn asked_for(origin: &Origin, host: &Host, port: u16) -> Result<Intent, (Intent,
     match host {
         Host::Address(address) => Ok(intent_to(&origin.network, SocketAddr::new(*address, port))),
         Host::Name(name) => {
-            let asked = intent(port, Destination::Name { name: name.clone(), answers: None });
+            let asked = intent(
+                port,
+                Destination::Name {
+                    name: name.clone(),
+                    answers: None,
+                },
+            );
             // only a permitted name is asked for, so only a permitted name is counted
             if matches!(decide(&origin.network, &asked), Connect::Deny(_)) {
                 return Ok(asked);
@@ -114,7 +138,14 @@ fn asked_for(origin: &Origin, host: &Host, port: u16) -> Result<Intent, (Intent,
 /// A request that is no proxy request, or none at all.
 fn malformed(why: HeadError) -> Vec<u8> {
     let denial = plain_denial(Reason::HttpMalformed);
-    Answer { status: status_of(why), error: "bad_request", denial: &denial, destination: "", explain: Explain::No }.render()
+    Answer {
+        status: status_of(why),
+        error: "bad_request",
+        denial: &denial,
+        destination: "",
+        explain: Explain::No,
+    }
+    .render()
 }
 
 /// The answer to a request that nothing was dialled for; `None` when nobody is there to read it.
@@ -128,18 +159,39 @@ fn unreached(origin: &Origin, why: &Unreached, destination: &str) -> Option<Vec<
         }
         Unreached::Failed(reason, _) => {
             plain = plain_denial(*reason);
-            (if *reason == Reason::UpstreamTimeout { 504 } else { 502 }, "upstream_failed", &plain)
+            (
+                if *reason == Reason::UpstreamTimeout {
+                    504
+                } else {
+                    502
+                },
+                "upstream_failed",
+                &plain,
+            )
         }
         Unreached::Gone => return None,
     };
-    Some(Answer { status, error, denial, destination, explain: explain(origin) }.render())
+    Some(
+        Answer {
+            status,
+            error,
+            denial,
+            destination,
+            explain: explain(origin),
+        }
+        .render(),
+    )
 }
 
 /// Counts a name against the budget of names.
 fn count_name(origin: &Origin, name: &Name) -> Result<(), Reason> {
     let live = origin.network.live.load();
-    let names = live.snapshot.limits().names;
-    match origin.network.leases.ask(name, &origin.network.ledger, names) {
+    let names = live.snapshot.limits().names.unwrap_or(crate::limits::NAMES);
+    match origin
+        .network
+        .leases
+        .ask(name, &origin.network.ledger, names)
+    {
         Ok(()) => Ok(()),
         Err(Asked::Denied(reason)) => Err(reason),
         Err(Asked::Failed(error)) => {

@@ -1,6 +1,6 @@
 //! Absolute-form requests: each is decided by itself; one upstream connection at a time, kept while its host stays.
 
-use netpolicy::decide::{Denial, Destination, Heard, Intent};
+use netpolicy::decide::{Destination, Heard, Intent};
 use netpolicy::reason::Reason;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -19,8 +19,16 @@ use crate::relay::http::{Reader, read_head};
 use crate::relay::{End, Lane, Notes, Refusal, plain_denial, reset};
 
 /// Fields that belong to one connection (RFC 9110 7.6.1) or to the proxy, and go no further.
-const HOP_BY_HOP: [&str; 8] =
-    ["connection", "keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate", "te", "upgrade", "http2-settings"];
+const HOP_BY_HOP: [&str; 8] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authorization",
+    "proxy-authenticate",
+    "te",
+    "upgrade",
+    "http2-settings",
+];
 
 /// An open upstream connection and the flow it is.
 #[derive(Debug)]
@@ -44,7 +52,10 @@ type Last = Option<Vec<u8>>;
 /// Serves requests until the client or a decision ends it; the result is sent as last words.
 pub(super) async fn run(visit: Visit, client: &mut Reader<'_>, first: Head) -> Last {
     let Visit { origin, slot } = visit;
-    let mut place = Place { slot: Some(slot), used: false };
+    let mut place = Place {
+        slot: Some(slot),
+        used: false,
+    };
     let mut upstream = None;
     let mut head = first;
     let last = loop {
@@ -64,7 +75,11 @@ pub(super) async fn run(visit: Visit, client: &mut Reader<'_>, first: Head) -> L
 }
 
 /// Waits for the next request; meanwhile the upstream flow can be ended from outside.
-async fn next(origin: &Origin, client: &mut Reader<'_>, upstream: &mut Option<Upstream>) -> Result<Head, Last> {
+async fn next(
+    origin: &Origin,
+    client: &mut Reader<'_>,
+    upstream: &mut Option<Upstream>,
+) -> Result<Head, Last> {
     if client.ahead.is_empty() {
         let filled = match upstream.as_ref().map(|u| u.guard.flow.clone()) {
             None => client.fill().await,
@@ -95,7 +110,9 @@ async fn one(
         return Err(Some(malformed(HeadError::Malformed("not a proxy request"))));
     };
     let destination = (authority.host.clone(), authority.port.unwrap_or(80));
-    let kept = upstream.take().and_then(|kept| keep(origin, kept, &destination));
+    let kept = upstream
+        .take()
+        .and_then(|kept| keep(origin, kept, &destination));
     let mut current = match kept {
         Some(kept) => kept,
         None => connect(origin, destination, place).await?,
@@ -106,7 +123,11 @@ async fn one(
         None => *upstream = Some(current),
         Some(end) => {
             let intent = current.guard.flow.intent.clone();
-            let last = if let End::Denied(refusal) = &end { denied(origin, &intent, refusal) } else { None };
+            let last = if let End::Denied(refusal) = &end {
+                Some(denied(origin, &intent, refusal))
+            } else {
+                None
+            };
             close(origin, current, &end);
             return Err(last);
         }
@@ -114,17 +135,26 @@ async fn one(
     Ok(())
 }
 
-fn denied(origin: &Origin, intent: &Intent, refusal: &Refusal) -> Last {
+fn denied(origin: &Origin, intent: &Intent, refusal: &Refusal) -> Vec<u8> {
     origin.record_denial(intent, &refusal.denial, refusal.heard.clone());
-    answer(origin, &refusal.denial, &destination_text(intent, refusal.heard.as_deref()))
-}
-
-fn answer(origin: &Origin, denial: &Denial, destination: &str) -> Last {
-    Some(Answer { status: 403, error: "egress_denied", denial, destination, explain: explain(origin) }.render())
+    let destination = destination_text(intent, refusal.heard.as_deref());
+    let (status, denial) = (refusal.status, &refusal.denial);
+    let answer = Answer {
+        status,
+        error: "egress_denied",
+        denial,
+        destination: &destination,
+        explain: explain(origin),
+    };
+    answer.render()
 }
 
 /// The kept connection, if it leads to the same place and its far end is silent and there.
-fn keep(origin: &Origin, kept: Upstream, destination: &(netpolicy::name::Host, u16)) -> Option<Upstream> {
+fn keep(
+    origin: &Origin,
+    kept: Upstream,
+    destination: &(netpolicy::name::Host, u16),
+) -> Option<Upstream> {
     let silent = || matches!(kept.stream.try_read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);
     if kept.destination == *destination && silent() && !kept.guard.flow.cut.is_cancelled() {
         return Some(kept);
@@ -147,7 +177,10 @@ async fn connect(
         unreached(origin, why, &destination_text(intent, None))
     };
     if let Err(reason) = budget {
-        return Err(fail(&intent, &Unreached::Denied(plain_denial(reason), None)));
+        return Err(fail(
+            &intent,
+            &Unreached::Denied(plain_denial(reason), None),
+        ));
     }
     let mut reached = flow::reach(origin, &mut intent).await;
     if let (Ok(Reach::Hear(_)), Destination::Address { heard, .. }) = (&reached, &mut intent.to) {
@@ -164,11 +197,22 @@ async fn connect(
         Err(why) => return Err(fail(&intent, &why)),
     };
     let local = dialled.stream.local_addr().ok();
-    let (guard, opened) = flow::open(origin, intent, (dialled.upstream, dialled.ground), generation, local);
+    let (guard, opened) = flow::open(
+        origin,
+        intent,
+        (dialled.upstream, dialled.ground),
+        generation,
+        local,
+    );
     if let Err(reason) = opened {
         return Err(fail(&guard.flow.intent, &Unreached::Cause(reason)));
     }
-    Ok(Upstream { stream: dialled.stream, guard, notes: Notes::default(), destination })
+    Ok(Upstream {
+        stream: dialled.stream,
+        guard,
+        notes: Notes::default(),
+        destination,
+    })
 }
 
 /// The first connection uses the place that the client's own connection has; every further one is a new flow.
@@ -184,18 +228,39 @@ fn admit(origin: &Origin, place: &mut Place) -> Result<(), Reason> {
 }
 
 /// Decides on the request's own words and, if they are permitted, has it answered. `None`: another request may follow.
-async fn exchange(origin: &Origin, client: &mut Reader<'_>, head: &Head, upstream: &mut Upstream) -> Option<End> {
+async fn exchange(
+    origin: &Origin,
+    client: &mut Reader<'_>,
+    head: &Head,
+    upstream: &mut Upstream,
+) -> Option<End> {
     let flow = upstream.guard.flow.clone();
-    let lane = Lane { ctx: &origin.ctx, network: &origin.network, flow: &flow, waits: origin.waits };
+    let lane = Lane {
+        ctx: &origin.ctx,
+        network: &origin.network,
+        flow: &flow,
+        waits: origin.waits,
+    };
     let evidence = head.evidence();
     if let Err(denial) = lane.decide(&evidence) {
-        return Some(End::Denied(Box::new(Refusal::new(denial, crate::detect::Language::Http, &evidence))));
+        return Some(End::Denied(Box::new(Refusal::new(
+            denial,
+            crate::detect::Language::Http,
+            &evidence,
+        ))));
     }
     upstream.notes.http = Some((head.method.clone(), head.path_without_query().to_owned()));
     let raw = origin_form(head);
     // what was stripped was not offered
-    let plain = Head { upgrade: Vec::new(), ..head.clone() };
-    let exchange = Exchange { lane: &lane, head: &plain, raw: &raw };
+    let plain = Head {
+        upgrade: Vec::new(),
+        ..head.clone()
+    };
+    let exchange = Exchange {
+        lane: &lane,
+        head: &plain,
+        raw: &raw,
+    };
     let mut server = Reader::new(&upstream.stream);
     let next = tokio::select! {
         biased;
@@ -224,7 +289,8 @@ fn origin_form(head: &Head) -> Vec<u8> {
         .flat_map(|field| field.value.split(|b| *b == b','))
         .map(|option| String::from_utf8_lossy(option).trim().to_ascii_lowercase())
         .collect();
-    let stays = |name: &str| !HOP_BY_HOP.contains(&name) && !options.iter().any(|option| option == name);
+    let stays =
+        |name: &str| !HOP_BY_HOP.contains(&name) && !options.iter().any(|option| option == name);
     let mut raw = format!("{} {} HTTP/1.{}\r\n", head.method, head.path(), head.minor).into_bytes();
     for field in head.fields.iter().filter(|field| stays(&field.name)) {
         raw.extend_from_slice(field.name.as_bytes());

@@ -17,7 +17,11 @@ const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection Established\r\n\r\n";
 /// Runs a tunnel to its end.
 pub(super) async fn run(visit: Visit, client: TcpStream, authority: &Authority, early: Early) {
     let Some(port) = authority.port.filter(|port| *port != 0) else {
-        return last_words(client, &malformed(HeadError::Malformed("a CONNECT target without a port"))).await;
+        return last_words(
+            client,
+            &malformed(HeadError::Malformed("a CONNECT target without a port")),
+        )
+        .await;
     };
     let Visit { origin, slot } = visit;
     let asked = asked_for(&origin, &authority.host, port);
@@ -25,7 +29,11 @@ pub(super) async fn run(visit: Visit, client: TcpStream, authority: &Authority, 
         Ok(intent) => (intent, Ok(())),
         Err((intent, reason)) => (intent, Err(reason)),
     };
-    let open = if *origin.ctx.open.borrow() { budget } else { Err(Reason::GatewaySealed) };
+    let open = if *origin.ctx.open.borrow() {
+        budget
+    } else {
+        Err(Reason::GatewaySealed)
+    };
     let reached = match open {
         Ok(()) => flow::reach(&origin, &mut intent).await,
         Err(reason) => Err(Unreached::Denied(plain_denial(reason), None)),
@@ -34,7 +42,17 @@ pub(super) async fn run(visit: Visit, client: TcpStream, authority: &Authority, 
         Ok(reach) => {
             // a client that is gone by now is met by the relay
             if send(&client, ESTABLISHED).await.is_ok() {
-                flow::run(Accepted { origin, client, intent, slot }, reach, early).await;
+                flow::run(
+                    Accepted {
+                        origin,
+                        client,
+                        intent,
+                        slot,
+                    },
+                    reach,
+                    early,
+                )
+                .await;
             }
         }
         Err(why) => {

@@ -24,7 +24,12 @@ pub(super) enum Break {
 }
 
 /// Forwards bytes after counting them.
-pub(super) async fn forward(to: &TcpStream, bytes: &[u8], way: Way, lane: &Lane<'_>) -> Result<(), Break> {
+pub(super) async fn forward(
+    to: &TcpStream,
+    bytes: &[u8],
+    way: Way,
+    lane: &Lane<'_>,
+) -> Result<(), Break> {
     let pause = lane.count(way, bytes.len()).map_err(Break::End)?;
     send(to, bytes).await.map_err(|_| Break::WriteFailed)?;
     wait(pause).await;
@@ -47,10 +52,19 @@ pub(super) async fn body(
     }
 }
 
-async fn sized(from: &mut Reader<'_>, to: &TcpStream, mut left: u64, way: Way, lane: &Lane<'_>) -> Result<(), Break> {
+async fn sized(
+    from: &mut Reader<'_>,
+    to: &TcpStream,
+    mut left: u64,
+    way: Way,
+    lane: &Lane<'_>,
+) -> Result<(), Break> {
     while left > 0 {
         more(from).await?;
-        let here = from.ahead.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let here = from
+            .ahead
+            .len()
+            .min(usize::try_from(left).unwrap_or(usize::MAX));
         forward(to, from.ahead.get(..here).unwrap_or_default(), way, lane).await?;
         from.consume(here);
         left -= here as u64;
@@ -58,7 +72,12 @@ async fn sized(from: &mut Reader<'_>, to: &TcpStream, mut left: u64, way: Way, l
     Ok(())
 }
 
-async fn chunked(from: &mut Reader<'_>, to: &TcpStream, way: Way, lane: &Lane<'_>) -> Result<(), Break> {
+async fn chunked(
+    from: &mut Reader<'_>,
+    to: &TcpStream,
+    way: Way,
+    lane: &Lane<'_>,
+) -> Result<(), Break> {
     let mut chunks = Chunks::default();
     while !chunks.is_done() {
         more(from).await?;
@@ -69,7 +88,12 @@ async fn chunked(from: &mut Reader<'_>, to: &TcpStream, way: Way, lane: &Lane<'_
     Ok(())
 }
 
-async fn until_close(from: &mut Reader<'_>, to: &TcpStream, way: Way, lane: &Lane<'_>) -> Result<(), Break> {
+async fn until_close(
+    from: &mut Reader<'_>,
+    to: &TcpStream,
+    way: Way,
+    lane: &Lane<'_>,
+) -> Result<(), Break> {
     loop {
         match more(from).await {
             Err(Break::Short) => return Ok(()),

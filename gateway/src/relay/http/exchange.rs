@@ -101,9 +101,15 @@ impl Exchange<'_> {
         moved
     }
 
-    async fn response(&self, server: &mut Reader<'_>, client: &TcpStream) -> Result<Answered, Break> {
+    async fn response(
+        &self,
+        server: &mut Reader<'_>,
+        client: &TcpStream,
+    ) -> Result<Answered, Break> {
         for _ in 0..MOST_INTERIM {
-            let Some(head) = self.response_head(server).await? else { break };
+            let Some(head) = self.response_head(server).await? else {
+                break;
+            };
             if head.status == 101 && self.head.upgrade.is_empty() {
                 break;
             }
@@ -145,8 +151,14 @@ impl Exchange<'_> {
         }
     }
 
-    async fn until_close(&self, server: &mut Reader<'_>, client: &TcpStream) -> Result<Answered, Break> {
-        body(server, client, Framing::UntilClose, Way::Down, self.lane).await.map(|()| Answered::Last)
+    async fn until_close(
+        &self,
+        server: &mut Reader<'_>,
+        client: &TcpStream,
+    ) -> Result<Answered, Break> {
+        body(server, client, Framing::UntilClose, Way::Down, self.lane)
+            .await
+            .map(|()| Answered::Last)
     }
 }
 

@@ -29,7 +29,11 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(stream: &'a TcpStream) -> Self {
-        Self { stream, ahead: Vec::new(), ended: false }
+        Self {
+            stream,
+            ahead: Vec::new(),
+            ended: false,
+        }
     }
 
     /// Reads on; 0 at the end.
@@ -52,8 +56,18 @@ impl<'a> Reader<'a> {
 }
 
 /// Runs a flow to its end.
-pub async fn run(lane: Lane<'_>, client: &TcpStream, server: &TcpStream, early: Early, notes: &mut Notes) -> End {
-    let mut from_client = Reader { stream: client, ahead: early.bytes, ended: early.ended };
+pub async fn run(
+    lane: Lane<'_>,
+    client: &TcpStream,
+    server: &TcpStream,
+    early: Early,
+    notes: &mut Notes,
+) -> End {
+    let mut from_client = Reader {
+        stream: client,
+        ahead: early.bytes,
+        ended: early.ended,
+    };
     let mut from_server = Reader::new(server);
     let mut first = early.seen;
     let mut is_first = true;
@@ -71,9 +85,17 @@ pub async fn run(lane: Lane<'_>, client: &TcpStream, server: &TcpStream, early: 
             Err(end) => return end,
         };
         notes.http = Some((head.method.clone(), head.path_without_query().to_owned()));
-        let raw = from_client.ahead.get(..head.length).unwrap_or_default().to_vec();
+        let raw = from_client
+            .ahead
+            .get(..head.length)
+            .unwrap_or_default()
+            .to_vec();
         from_client.consume(head.length);
-        let exchange = Exchange { lane: &lane, head, raw: &raw };
+        let exchange = Exchange {
+            lane: &lane,
+            head,
+            raw: &raw,
+        };
         match exchange.run(&mut from_client, &mut from_server).await {
             Next::Request => {}
             Next::Switched => return switch(&lane, from_client, from_server).await,
@@ -84,12 +106,23 @@ pub async fn run(lane: Lane<'_>, client: &TcpStream, server: &TcpStream, early: 
 
 /// Decides one request.
 fn permit<'s>(lane: &Lane<'_>, seen: &'s Seen) -> Result<&'s Head, End> {
-    let refuse = |denial| End::Denied(Box::new(Refusal::new(denial, seen.language, &seen.evidence)));
-    lane.decide(&seen.evidence).map_err(|denial| match &seen.head {
-        Some(Err(error)) => refused_head(Refusal::new(denial, seen.language, &seen.evidence), *error),
-        Some(Ok(_)) | None => refuse(denial),
-    })?;
-    let Some(Ok(head)) = &seen.head else { return Err(refuse(plain_denial(Reason::HttpMalformed))) };
+    let refuse = |denial| {
+        End::Denied(Box::new(Refusal::new(
+            denial,
+            seen.language,
+            &seen.evidence,
+        )))
+    };
+    lane.decide(&seen.evidence)
+        .map_err(|denial| match &seen.head {
+            Some(Err(error)) => {
+                refused_head(Refusal::new(denial, seen.language, &seen.evidence), *error)
+            }
+            Some(Ok(_)) | None => refuse(denial),
+        })?;
+    let Some(Ok(head)) = &seen.head else {
+        return Err(refuse(plain_denial(Reason::HttpMalformed)));
+    };
     let offers_h2c = head.upgrade.iter().any(|protocol| protocol == "h2c");
     if offers_h2c || matches!(head.target, Target::Authority(_)) {
         return Err(refuse(plain_denial(Reason::ProtocolNotAllowed)));
@@ -109,11 +142,17 @@ pub(crate) fn status_of(error: HeadError) -> u16 {
 /// A body whose end cannot be found for certain: nothing after it is read as a request.
 fn malformed_body() -> Refusal {
     let denial = plain_denial(Reason::HttpMalformed);
-    Refusal { status: 400, ..Refusal::new(denial, Language::Http, &Evidence::HttpMalformed) }
+    Refusal {
+        status: 400,
+        ..Refusal::new(denial, Language::Http, &Evidence::HttpMalformed)
+    }
 }
 
 fn refused_head(refusal: Refusal, error: HeadError) -> End {
-    End::Denied(Box::new(Refusal { status: status_of(error), ..refusal }))
+    End::Denied(Box::new(Refusal {
+        status: status_of(error),
+        ..refusal
+    }))
 }
 
 /// Waits for a request. Between requests there is no limit; once a head has begun it is due.
@@ -141,7 +180,9 @@ async fn next_request(
     let due = Instant::now() + lane.waits.head;
     let mut sniffer = Sniffer::new(Speaks::Http);
     loop {
-        if !client.ahead.is_empty() && let Sight::Seen(seen) = sniffer.advance(&client.ahead) {
+        if !client.ahead.is_empty()
+            && let Sight::Seen(seen) = sniffer.advance(&client.ahead)
+        {
             return Ok(*seen);
         }
         match timeout_at(due, client.fill()).await {
@@ -163,9 +204,11 @@ async fn speaks(server: &Reader<'_>) {
 fn cut_short(mut sniffer: Sniffer, bytes: &[u8]) -> Seen {
     match sniffer.give_up(bytes) {
         // silence where a head is due is not an opaque protocol
-        seen if seen.evidence == Evidence::Opaque => {
-            Seen { evidence: Evidence::HttpMalformed, language: Language::Http, ..seen }
-        }
+        seen if seen.evidence == Evidence::Opaque => Seen {
+            evidence: Evidence::HttpMalformed,
+            language: Language::Http,
+            ..seen
+        },
         seen => seen,
     }
 }
@@ -203,14 +246,19 @@ pub(crate) async fn switch(lane: &Lane<'_>, client: Reader<'_>, server: Reader<'
 }
 
 /// Reads one request head for the explicit proxy, which decides it itself.
-pub(crate) async fn read_head(client: &mut Reader<'_>, due: Instant) -> Result<Option<Head>, HeadError> {
+pub(crate) async fn read_head(
+    client: &mut Reader<'_>,
+    due: Instant,
+) -> Result<Option<Head>, HeadError> {
     let mut reader = HeadReader::default();
     loop {
-        if !client.ahead.is_empty() && let Some(head) = reader.advance(&client.ahead)? {
+        if !client.ahead.is_empty()
+            && let Some(head) = reader.advance(&client.ahead)?
+        {
             return Ok(Some(head));
         }
         match timeout_at(due, client.fill()).await {
-            Ok(Ok(0)) | Ok(Err(_)) if client.ahead.is_empty() => return Ok(None),
+            Ok(Ok(0) | Err(_)) if client.ahead.is_empty() => return Ok(None),
             Ok(Ok(0) | Err(_)) | Err(_) => return Err(HeadError::Malformed("it ended early")),
             Ok(Ok(_)) => {}
         }
