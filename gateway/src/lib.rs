@@ -1,2 +1,3 @@
 //! skeleton
 pub mod kernel;
+pub mod uplink;
