@@ -8,18 +8,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, OwnedFd};
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use netlink_sys::Socket;
-use netpolicy::ids::NetworkId;
+
 use netpolicy::ruleset::{Element, InterfaceName, Limits, Plan, Ports, Queue, Ruleset};
-use nftnl::MsgType;
+
 use rtnetlink::LinkUnspec;
 
 use super::error::{Act, KernelError, Mismatch};
-use super::links::{self, Pair, Wired};
+use super::links;
 use super::netns::{Ns, NsId, Origin};
 use super::nft::{check, read, write};
 use super::steering::Steering;
@@ -72,58 +72,19 @@ pub enum Posture {
     Enforcing,
 }
 
-/// A network to be attached.
-#[derive(Debug)]
-pub struct AttachPlan {
-    /// The network; stands as alias on the link, so that a restarted gateway knows whose it is.
-    pub network: NetworkId,
-    /// Name of the outer link.
-    pub link: InterfaceName,
-    /// The sandbox's namespace.
-    pub sandbox: OwnedFd,
-    /// The sandbox's IPv4 address.
-    pub v4: Ipv4Addr,
-    /// The sandbox's IPv6 address.
-    pub v6: Ipv6Addr,
-}
-
-/// What attach made.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Attached {
-    /// The link.
-    pub link: InterfaceName,
-    /// Identity of the sandbox's namespace.
-    pub sandbox: NsId,
-    /// Whether packet steering is on.
-    pub steered: bool,
-}
-
-/// A link that is there, as a restarted gateway finds it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LiveLink {
-    /// Its name.
-    pub link: InterfaceName,
-    /// The network it was made for.
-    pub network: Option<NetworkId>,
-    /// The sandbox's IPv4 address, from the route over the link.
-    pub v4: Option<Ipv4Addr>,
-    /// The sandbox's IPv6 address.
-    pub v6: Option<Ipv6Addr>,
-}
-
 /// The kernel part of the gateway. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Enforcer {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    config: Config,
-    ns: Ns,
-    uplink: NsId,
+pub(super) struct Inner {
+    pub(super) config: Config,
+    pub(super) ns: Ns,
+    pub(super) uplink: NsId,
     queue: Queue,
-    steering: Option<Steering>,
+    pub(super) steering: Option<Steering>,
     /// Port number of the socket that writes rules.
     writer_port: u32,
     state: Mutex<State>,
@@ -131,17 +92,18 @@ struct Inner {
 
 #[derive(Debug)]
 pub(super) struct State {
-    writer: Socket,
+    pub(super) writer: Socket,
     reader: Socket,
     posture: Posture,
-    members: BTreeMap<InterfaceName, Member>,
+    pub(super) members: BTreeMap<InterfaceName, Member>,
     /// Links that are being made or deleted: neither missing nor strange.
-    moving: BTreeSet<InterfaceName>,
+    pub(super) moving: BTreeSet<InterfaceName>,
 }
 
 /// An attached network.
 #[derive(Debug)]
 pub(super) struct Member {
+    pub(super) index: u32,
     pub(super) v4: Ipv4Addr,
     pub(super) v6: Ipv6Addr,
     /// Absent after a restart, until the holder's namespace is offered again.
@@ -149,7 +111,7 @@ pub(super) struct Member {
 }
 
 impl Member {
-    fn elements(&self, link: &InterfaceName) -> [Element; 2] {
+    pub(super) fn elements(&self, link: &InterfaceName) -> [Element; 2] {
         [IpAddr::V4(self.v4), IpAddr::V6(self.v6)].map(|address| Element {
             interface: link.clone(),
             address,
@@ -310,121 +272,6 @@ impl Enforcer {
         })
     }
 
-    /// Wires a sandbox's namespace and lets its packets in. Everything made is taken away again on failure.
-    pub fn attach(&self, plan: AttachPlan) -> Result<Attached, KernelError> {
-        let sandbox = Ns::from_fd(plan.sandbox)?;
-        self.refuse_forbidden(&sandbox)?;
-        {
-            let mut state = self.state();
-            if state.members.contains_key(&plan.link) || !state.moving.insert(plan.link.clone()) {
-                return Err(KernelError::Unusable("the link name is in use"));
-            }
-        }
-        let pair = self.pair(plan.v4, plan.v6);
-        let wired = self.wire(&plan.link, &plan.network, &pair, &sandbox);
-        let id = sandbox.id();
-        let result = wired.and_then(|steered| {
-            self.admit(
-                &plan.link,
-                Member {
-                    v4: plan.v4,
-                    v6: plan.v6,
-                    sandbox: Some(sandbox),
-                },
-            )?;
-            Ok(Attached {
-                link: plan.link.clone(),
-                sandbox: id,
-                steered,
-            })
-        });
-        if result.is_err() {
-            let removal = Removal {
-                enforcer: self.clone(),
-                link: plan.link.clone(),
-            };
-            if let Err(error) = removal.finish() {
-                tracing::warn!(%error, link = %plan.link, "a link of a failed attach could not be deleted");
-            }
-        }
-        self.state().moving.remove(&plan.link);
-        result
-    }
-
-    /// Lets the packets of a link in that an earlier gateway made and [`Enforcer::live_links`] reported.
-    pub fn adopt(&self, live: &LiveLink) -> Result<(), KernelError> {
-        let (Some(v4), Some(v6)) = (live.v4, live.v6) else {
-            return Err(KernelError::Unusable(
-                "a live link without both addresses cannot be adopted",
-            ));
-        };
-        self.admit(
-            &live.link,
-            Member {
-                v4,
-                v6,
-                sandbox: None,
-            },
-        )
-    }
-
-    /// Shuts a network out: its elements go now, its link when the removal is finished.
-    pub fn detach(&self, link: &InterfaceName) -> Result<Removal, KernelError> {
-        let mut state = self.state();
-        if let Some(member) = state.members.get(link) {
-            write::change_elements(&state.writer, &member.elements(link), MsgType::Del)?;
-            state.members.remove(link);
-        }
-        state.moving.insert(link.clone());
-        Ok(Removal {
-            enforcer: self.clone(),
-            link: link.clone(),
-        })
-    }
-
-    /// Looks into an attached sandbox's namespace for interfaces that are not ours.
-    pub fn stranger_in(&self, link: &InterfaceName) -> Result<Option<String>, KernelError> {
-        let sandbox = self
-            .state()
-            .members
-            .get(link)
-            .and_then(|m| m.sandbox.as_ref().map(Ns::duplicate));
-        match sandbox {
-            Some(sandbox) => {
-                sandbox?.route(|handle| async move { links::stranger(&handle, Wired::Yes).await })
-            }
-            None => Ok(None),
-        }
-    }
-
-    /// Links in the namespace, attached or left by an earlier gateway.
-    pub fn live_links(&self) -> Result<Vec<LiveLink>, KernelError> {
-        let seen = self.look()?;
-        let live = |link: &super::survey::LinkSeen| {
-            let name = link.name.parse().ok()?;
-            let over = |address: IpAddr, index| (index == Some(link.index)).then_some(address);
-            let mut live = LiveLink {
-                link: name,
-                network: link.alias.as_ref().and_then(|alias| alias.parse().ok()),
-                v4: None,
-                v6: None,
-            };
-            for route in seen.routes.iter().filter(|r| r.table == inspect::MAIN) {
-                match route.to.and_then(|to| over(to, route.link)) {
-                    Some(IpAddr::V4(to)) if route.prefix == 32 => live.v4 = Some(to),
-                    Some(IpAddr::V6(to))
-                        if route.prefix == 128 && to != self.inner.config.service6 =>
-                    {
-                        live.v6 = Some(to);
-                    }
-                    _ => {}
-                }
-            }
-            live.network.is_some().then_some(live)
-        };
-        Ok(seen.links.iter().filter_map(live).collect())
-    }
-
     /// Counts of dropped and refused packets by kind.
     pub fn counters(&self) -> Result<Vec<(String, read::Counter)>, KernelError> {
         read::counters(&self.state().reader).act("reading the counters")
@@ -450,79 +297,7 @@ impl Enforcer {
         Ns::unlink(&self.inner.config.directory, &self.inner.config.name)
     }
 
-    fn wire(
-        &self,
-        link: &InterfaceName,
-        network: &NetworkId,
-        pair: &Pair,
-        sandbox: &Ns,
-    ) -> Result<bool, KernelError> {
-        sandbox.run(|| {
-            let stranger = super::netns::route_here(|handle| async move {
-                links::stranger(&handle, Wired::No).await
-            })?;
-            match stranger {
-                Some(name) => Err(KernelError::OccupiedNamespace { name }),
-                None => sysctl::open_sandbox(),
-            }
-        })?;
-        let (name, alias, ends, mtu) = (
-            link.clone(),
-            network.to_string(),
-            *pair,
-            self.inner.config.mtu,
-        );
-        let fd = sandbox.duplicate()?;
-        self.inner.ns.route(move |handle| async move {
-            links::create(&handle, &name, &alias, &ends, mtu, fd.fd().as_fd()).await
-        })?;
-        let steered = self.inner.steering.as_ref().is_some_and(|steering| {
-            let result = steering.spread(link.as_str());
-            result
-                .inspect_err(|error| tracing::warn!(%error, %link, "packet steering is off"))
-                .is_ok()
-        });
-        let ends = *pair;
-        sandbox.route(move |handle| async move { links::furnish(&handle, &ends).await })?;
-        Ok(steered)
-    }
-
-    fn admit(&self, link: &InterfaceName, member: Member) -> Result<(), KernelError> {
-        let mut state = self.state();
-        write::change_elements(&state.writer, &member.elements(link), MsgType::Add)?;
-        state.members.insert(link.clone(), member);
-        Ok(())
-    }
-
-    fn refuse_forbidden(&self, sandbox: &Ns) -> Result<(), KernelError> {
-        let id = sandbox.id();
-        let refuse = |what| Err(KernelError::ForbiddenNamespace { id, what });
-        if id == self.inner.uplink {
-            return refuse("the uplink's");
-        }
-        if id == self.inner.ns.id() {
-            return refuse("the gateway's own");
-        }
-        if NsId::of_init().is_ok_and(|init| init == id) {
-            return refuse("the machine's");
-        }
-        let taken = |member: &Member| member.sandbox.as_ref().is_some_and(|ns| ns.id() == id);
-        if self.state().members.values().any(taken) {
-            return refuse("attached already");
-        }
-        Ok(())
-    }
-
-    fn pair(&self, v4: Ipv4Addr, v6: Ipv6Addr) -> Pair {
-        Pair {
-            service4: self.inner.config.service4,
-            service6: self.inner.config.service6,
-            v4,
-            v6,
-        }
-    }
-
-    fn look(&self) -> Result<Survey, KernelError> {
+    pub(super) fn look(&self) -> Result<Survey, KernelError> {
         self.inner
             .ns
             .route(|handle| async move { survey(&handle).await })
@@ -548,32 +323,11 @@ impl Enforcer {
     }
 
     /// A panic while the state was held leaves it as consistent as the kernel's own: verification finds the rest.
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.inner
             .state
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The second half of a detach: deleting the link, which costs 20 to 30 ms and is done in the background.
-#[derive(Debug)]
-#[must_use = "the link stays until the removal is finished"]
-pub struct Removal {
-    enforcer: Enforcer,
-    link: InterfaceName,
-}
-
-impl Removal {
-    /// Deletes the link. The network has been shut out already.
-    pub fn finish(self) -> Result<(), KernelError> {
-        let name = self.link.to_string();
-        self.enforcer
-            .inner
-            .ns
-            .route(|handle| async move { links::delete(&handle, &name).await })?;
-        self.enforcer.state().moving.remove(&self.link);
-        Ok(())
     }
 }
 

@@ -78,7 +78,7 @@ impl From<Mismatch> for KernelError {
 }
 
 /// Names the act beside an [`io::Error`].
-pub(super) trait Act<T> {
+pub(crate) trait Act<T> {
     /// `act` is what was being done to what.
     fn act(self, act: impl Into<String>) -> Result<T, KernelError>;
 }

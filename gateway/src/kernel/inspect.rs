@@ -12,7 +12,7 @@ use super::policy_routing;
 use super::survey::{AddressSeen, LinkSeen, RouteSeen, RuleSeen, Survey};
 
 /// `RT_TABLE_LOCAL`, `RT_TABLE_MAIN`, `RT_TABLE_DEFAULT`
-const LOCAL: u32 = 255;
+pub(super) const LOCAL: u32 = 255;
 pub(super) const MAIN: u32 = 254;
 const DEFAULT: u32 = 253;
 

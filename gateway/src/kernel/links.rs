@@ -44,15 +44,14 @@ impl Pair {
     }
 }
 
-/// Makes the pair and sets up the outer end. Inside the gateway namespace; `sandbox` receives the inner end.
+/// Makes the pair and returns the index of the outer end. Inside the gateway namespace; `sandbox` receives the inner end.
 pub async fn create(
     handle: &Handle,
     name: &InterfaceName,
-    alias: &str,
     pair: &Pair,
     mtu: u32,
     sandbox: BorrowedFd<'_>,
-) -> Result<(), KernelError> {
+) -> Result<u32, KernelError> {
     // The inner end cannot be up before its other end exists.
     let mut inner = LinkUnspec::new_with_name(INNER)
         .mtu(mtu)
@@ -73,7 +72,17 @@ pub async fn create(
         .execute()
         .await
         .act(format!("creating link {name}"))?;
-    let index = index_of(handle, name.as_str()).await?;
+    index_of(handle, name.as_str()).await
+}
+
+/// Sets up the outer end. Inside the gateway namespace.
+pub async fn furnish_outer(
+    handle: &Handle,
+    index: u32,
+    name: &InterfaceName,
+    alias: &str,
+    pair: &Pair,
+) -> Result<(), KernelError> {
     let alias = LinkUnspec::new_with_index(index).alias(alias).build();
     handle
         .link()
@@ -113,7 +122,12 @@ pub async fn furnish(handle: &Handle, pair: &Pair) -> Result<(), KernelError> {
         .act("bringing lo of the sandbox up")?;
     let index = index_of(handle, INNER).await?;
     let up = LinkUnspec::new_with_index(index).up().build();
-    handle.link().set(up).execute().await.act("bringing the sandbox's link up")?;
+    handle
+        .link()
+        .set(up)
+        .execute()
+        .await
+        .act("bringing the sandbox's link up")?;
     address(handle, index, pair.v4.into()).await?;
     address(handle, index, pair.v6.into()).await?;
     neighbour(handle, index, pair.service4.into(), &OUTER_MAC).await?;

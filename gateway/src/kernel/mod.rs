@@ -11,22 +11,31 @@
 //! never tokio's.
 //! Failure stance: an act that is not read back as asked is an error, and what it made is taken away.
 
+pub mod attach;
 pub mod enforcer;
 pub mod error;
 mod inspect;
 pub mod links;
+pub mod monitor;
 pub mod netns;
 pub mod nft;
 pub mod policy_routing;
+pub mod queue;
+pub mod sockets;
+pub mod splice;
 pub mod steering;
 pub mod survey;
 pub mod sysctl;
 mod wire;
 
-pub use enforcer::{AttachPlan, Attached, Config, Enforcer, LiveLink, Posture, Removal};
+pub use attach::{AttachPlan, Attached, LiveLink, Removal};
+pub use enforcer::{Config, Enforcer, Posture};
 pub use error::{KernelError, Mismatch};
+pub use monitor::{Change, Monitor};
 pub use netns::{Ns, NsId};
 pub use nft::Counter;
+pub use queue::{Held, Queue, Syn, Verdict};
+pub use sockets::{DatagramDoor, Doors, Question};
 
 #[cfg(test)]
 mod tests;

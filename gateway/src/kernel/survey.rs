@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use futures_util::TryStreamExt;
+use netlink_packet_route::AddressFamily;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
@@ -100,7 +101,7 @@ pub async fn survey(handle: &Handle) -> Result<Survey, KernelError> {
     let four = RouteMessageBuilder::<std::net::Ipv4Addr>::new().build();
     let six = RouteMessageBuilder::<std::net::Ipv6Addr>::new().build();
     let mut routes = Vec::new();
-    for (filter, v4) in [(four, true), (six, false)] {
+    for filter in [four, six] {
         let found: Vec<RouteMessage> = handle
             .route()
             .get(filter)
@@ -108,7 +109,7 @@ pub async fn survey(handle: &Handle) -> Result<Survey, KernelError> {
             .try_collect()
             .await
             .act("listing routes")?;
-        routes.extend(found.iter().map(|message| route(message, v4)));
+        routes.extend(found.iter().map(route));
     }
     let rules = |version| async move {
         let found: Vec<RuleMessage> = handle
@@ -167,7 +168,9 @@ pub async fn links_and_addresses(
     Ok((links, addresses))
 }
 
-fn address(message: &netlink_packet_route::address::AddressMessage) -> Option<AddressSeen> {
+pub(super) fn address(
+    message: &netlink_packet_route::address::AddressMessage,
+) -> Option<AddressSeen> {
     let pick = |local| {
         message.attributes.iter().find_map(|a| match a {
             AddressAttribute::Local(address) if local => Some(*address),
@@ -188,7 +191,7 @@ fn address(message: &netlink_packet_route::address::AddressMessage) -> Option<Ad
     })
 }
 
-fn route(message: &RouteMessage, v4: bool) -> RouteSeen {
+pub(super) fn route(message: &RouteMessage) -> RouteSeen {
     let mut seen = RouteSeen {
         table: u32::from(message.header.table),
         to: None,
@@ -196,7 +199,7 @@ fn route(message: &RouteMessage, v4: bool) -> RouteSeen {
         link: None,
         via: false,
         kind: message.header.kind,
-        v4,
+        v4: message.header.address_family == AddressFamily::Inet,
     };
     for attribute in &message.attributes {
         match attribute {

@@ -102,12 +102,14 @@ impl Raw {
                     Value::Long(v) => sys::nftnl_expr_set_u64(to, attr, *v),
                     Value::Text(v) => {
                         let _ = sys::nftnl_expr_set_str(to, attr, v.as_ptr());
-                    },
+                    }
                     Value::Given(v) => {
                         let Some(copy) = NonNull::new(libc::malloc(v.len())) else {
                             out_of_memory()
                         };
-                        copy.as_ptr().cast::<u8>().copy_from_nonoverlapping(v.as_ptr(), v.len());
+                        copy.as_ptr()
+                            .cast::<u8>()
+                            .copy_from_nonoverlapping(v.as_ptr(), v.len());
                         let _ = sys::nftnl_expr_set(to, attr, copy.as_ptr(), length(v));
                     }
                     Value::Bytes(v) => {

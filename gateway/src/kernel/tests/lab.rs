@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::sched::{CloneFlags, setns, unshare};
 
-use crate::kernel::enforcer::{AttachPlan, Attached, Config, Enforcer};
+use crate::kernel::attach::{AttachPlan, Attached};
+use crate::kernel::enforcer::{Config, Enforcer};
 use crate::kernel::error::KernelError;
 use crate::kernel::netns::Ns;
 
@@ -25,13 +26,23 @@ pub struct Lab {
 
 impl Lab {
     pub fn open() -> Self {
-        let name = format!("spkern-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "spkern-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         Self::named(name)
     }
 
     pub fn named(name: String) -> Self {
-        let config = Config { name: name.clone(), ..Config::new(SERVICE4, SERVICE6) };
-        Self { enforcer: Enforcer::open(config).expect("the tests need root and network namespaces"), name }
+        let config = Config {
+            name: name.clone(),
+            ..Config::new(SERVICE4, SERVICE6)
+        };
+        Self {
+            enforcer: Enforcer::open(config).expect("the tests need root and network namespaces"),
+            name,
+        }
     }
 
     pub fn name(&self) -> &str {
@@ -57,18 +68,31 @@ impl Lab {
 
     /// Runs a program inside the gateway namespace.
     pub fn exec(&self, program: &str, args: &[&str]) -> Output {
-        exec_in(self.enforcer.ns().fd().try_clone_to_owned().unwrap(), program, args)
+        exec_in(
+            self.enforcer.ns().fd().try_clone_to_owned().unwrap(),
+            program,
+            args,
+        )
     }
 
     pub fn nft(&self, script: &str) {
         let words: Vec<&str> = script.split(' ').collect();
         let out = self.exec("nft", &words);
-        assert!(out.status.success(), "nft {script}: {}", String::from_utf8_lossy(&out.stderr));
+        assert!(
+            out.status.success(),
+            "nft {script}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
     }
 
     pub fn count(&self, name: &str) -> u64 {
         let counters = self.enforcer.counters().unwrap();
-        counters.into_iter().find(|(n, _)| n == name).unwrap().1.packets
+        counters
+            .into_iter()
+            .find(|(n, _)| n == name)
+            .unwrap()
+            .1
+            .packets
     }
 }
 
@@ -121,7 +145,10 @@ pub fn fresh_ns() -> OwnedFd {
 }
 
 fn exec_in(ns: OwnedFd, program: &str, args: &[&str]) -> Output {
-    let (program, args): (String, Vec<String>) = (program.into(), args.iter().map(ToString::to_string).collect());
+    let (program, args): (String, Vec<String>) = (
+        program.into(),
+        args.iter().map(ToString::to_string).collect(),
+    );
     std::thread::spawn(move || {
         setns(ns, CloneFlags::CLONE_NEWNET).unwrap();
         Command::new(program).args(args).output().unwrap()

@@ -29,11 +29,21 @@ fn nft_compiles_the_rendered_text_to_the_same_rules() {
     let text = lab.enforcer.rules_text();
     let script = format!("flush ruleset\n{text}");
     let mut child = Command::new("nsenter")
-        .args([&format!("--net=/run/netns/{}", lab.name()), "nft", "-f", "-"])
+        .args([
+            &format!("--net=/run/netns/{}", lab.name()),
+            "nft",
+            "-f",
+            "-",
+        ])
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(script.as_bytes())
+        .unwrap();
     assert!(child.wait().unwrap().success(), "{text}");
     assert_eq!(lab.enforcer.verify().unwrap(), Ok(()));
 }
@@ -59,7 +69,10 @@ fn tampering_with_rules_is_noticed_and_repaired() {
     ] {
         assert_eq!(lab.enforcer.verify().unwrap(), Ok(()), "before {tampering}");
         lab.nft(tampering);
-        assert!(lab.enforcer.verify().unwrap().is_err(), "{tampering} went unnoticed");
+        assert!(
+            lab.enforcer.verify().unwrap().is_err(),
+            "{tampering} went unnoticed"
+        );
         if tampering == "add table ip nat" {
             lab.nft("delete table ip nat");
         }
