@@ -257,7 +257,9 @@ pub fn query(name: &str, kind: RecordType) -> Message {
     let mut name = WireName::from_labels(labels).unwrap();
     name.set_fqdn(true);
     message.add_query(Query::query(name, kind));
-    message.set_edns(Edns::new());
+    let mut edns = Edns::new();
+    edns.set_max_payload(1232);
+    message.set_edns(edns);
     message
 }
 
