@@ -90,12 +90,19 @@ pub fn serve_dns<S: Datagrams>(
 ) -> std::io::Result<()> {
     let ctx: DnsHandles = ctx.into();
     let tasks = ctx.tasks.clone();
-    let door = Arc::new(Door { ctx, settings, started: Instant::now() });
+    let door = Arc::new(Door {
+        ctx,
+        settings,
+        started: Instant::now(),
+    });
     let connections = tcp::Connections::default();
     for listener in listeners {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        tasks.spawn("dns tcp", tcp::accept(door.clone(), listener, connections.clone()));
+        tasks.spawn(
+            "dns tcp",
+            tcp::accept(door.clone(), listener, connections.clone()),
+        );
     }
     for socket in sockets {
         tasks.spawn("dns udp", udp::serve(door.clone(), Arc::new(socket)));
