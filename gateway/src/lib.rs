@@ -11,6 +11,7 @@
 pub mod context;
 pub mod control;
 pub mod detect;
+pub mod kernel;
 pub mod limits;
 pub mod listen;
 pub mod network;
