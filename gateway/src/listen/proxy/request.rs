@@ -204,8 +204,8 @@ async fn connect(
         generation,
         local,
     );
-    if let Err(reason) = opened {
-        return Err(fail(&guard.flow.intent, &Unreached::Cause(reason)));
+    if let Err(denial) = opened {
+        return Err(fail(&guard.flow.intent, &Unreached::Denied(denial, None)));
     }
     Ok(Upstream {
         stream: dialled.stream,
