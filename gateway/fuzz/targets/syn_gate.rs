@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-#[cfg(not(gateway_unit))]
 use gateway::listen::gate::state::{Arrival, Bounds, Effect, Key, Outcome, Table, Verdict};
 
 /// What a walk met.
@@ -39,7 +38,11 @@ struct Walk {
 
 /// See [`run`].
 pub fn walk(events: &[u8]) -> Met {
-    let bounds = Bounds { each: EACH, total: TOTAL, ..Bounds::default() };
+    let bounds = Bounds {
+        each: EACH,
+        total: TOTAL,
+        ..Bounds::default()
+    };
     let mut walk = Walk {
         table: Table::new(bounds),
         now: Duration::ZERO,
@@ -59,7 +62,11 @@ pub fn walk(events: &[u8]) -> Met {
     walk.now += Duration::from_secs(60);
     let effects = walk.table.tick(walk.now);
     walk.check(effects);
-    assert!(walk.open.is_empty(), "packets without a verdict: {:?}", walk.open);
+    assert!(
+        walk.open.is_empty(),
+        "packets without a verdict: {:?}",
+        walk.open
+    );
     walk.met
 }
 
@@ -99,7 +106,10 @@ impl Walk {
     }
 
     fn key(detail: u8) -> Key {
-        (([198, 18, 0, detail & 3], u16::from(detail >> 2 & 15)).into(), ([192, 0, 2, 1], 443).into())
+        (
+            ([198, 18, 0, detail & 3], u16::from(detail >> 2 & 15)).into(),
+            ([192, 0, 2, 1], 443).into(),
+        )
     }
 
     fn syn(&mut self, detail: u8) {
@@ -108,7 +118,12 @@ impl Walk {
         let packet = self.packet;
         self.open.insert(packet);
         self.keys.insert(packet, key);
-        let arrival = Arrival { key, isn: u32::from(detail >> 6), packet, network: u64::from(detail & 3) };
+        let arrival = Arrival {
+            key,
+            isn: u32::from(detail >> 6),
+            packet,
+            network: u64::from(detail & 3),
+        };
         let (outcome, effects) = self.table.syn(arrival, self.now);
         if let Outcome::New(serial) = outcome {
             self.pairs.remove(&key);
@@ -120,15 +135,27 @@ impl Walk {
     fn accept(&mut self, detail: u8) {
         let key = Self::key(detail);
         if let Some((serial, _, upstream)) = self.table.accept(key) {
-            assert_eq!(self.pairs.get(&key), Some(&serial), "paired with what its own SYN led to");
-            assert!(self.live_upstreams.remove(&upstream), "an upstream is handed over once");
+            assert_eq!(
+                self.pairs.get(&key),
+                Some(&serial),
+                "paired with what its own SYN led to"
+            );
+            assert!(
+                self.live_upstreams.remove(&upstream),
+                "an upstream is handed over once"
+            );
             self.met.paired += 1;
             assert!(self.table.accept(key).is_none(), "a socket is paired once");
         }
     }
 
     fn with_serial(&mut self, detail: u8, act: impl FnOnce(&mut Self, u64, Key)) {
-        let Some(&(serial, key)) = self.serials.get(usize::from(detail) % self.serials.len().max(1)) else { return };
+        let Some(&(serial, key)) = self
+            .serials
+            .get(usize::from(detail) % self.serials.len().max(1))
+        else {
+            return;
+        };
         act(self, serial, key);
     }
 
@@ -136,7 +163,10 @@ impl Walk {
         for effect in effects {
             match effect {
                 Effect::Verdict(packet, verdict) => {
-                    assert!(self.open.remove(&packet), "a second verdict for packet {packet}");
+                    assert!(
+                        self.open.remove(&packet),
+                        "a second verdict for packet {packet}"
+                    );
                     if verdict == Verdict::Accept {
                         let key = self.keys[&packet];
                         assert!(self.pairs.contains_key(&key), "accepted without a pair");
@@ -146,7 +176,10 @@ impl Walk {
                     }
                 }
                 Effect::Discard(upstream) => {
-                    assert!(self.live_upstreams.remove(&upstream), "discarded twice or never dialled");
+                    assert!(
+                        self.live_upstreams.remove(&upstream),
+                        "discarded twice or never dialled"
+                    );
                 }
             }
         }

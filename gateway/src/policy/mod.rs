@@ -42,7 +42,8 @@ pub enum ComposeError {
 }
 
 fn list(features: &[(String, Place)]) -> String {
-    let one = |(key, at): &(String, Place)| format!("`{key}` at {}:{}:{}", at.file, at.line, at.column);
+    let one =
+        |(key, at): &(String, Place)| format!("`{key}` at {}:{}:{}", at.file, at.line, at.column);
     features.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
@@ -69,7 +70,11 @@ impl Composer {
     /// Reads the floors.
     pub fn open(files: FloorFiles, own: OwnListeners) -> Result<Self, FloorError> {
         let floors = ArcSwap::from_pointee(Floors::read(&files)?);
-        Ok(Self { files, floors, own: Arc::new(own) })
+        Ok(Self {
+            files,
+            floors,
+            own: Arc::new(own),
+        })
     }
 
     /// Reads the floors again; whether they differ from before. On an error the ones before stay in force.
@@ -83,8 +88,15 @@ impl Composer {
     }
 
     /// The effective policy of a network.
-    pub fn compose(&self, workspace: &str, source: &PolicySource, book: Arc<AddressBook>) -> Result<Composed, ComposeError> {
-        workspace.parse::<NetworkId>().map_err(|_| ComposeError::WorkspaceName)?;
+    pub fn compose(
+        &self,
+        workspace: &str,
+        source: &PolicySource,
+        book: Arc<AddressBook>,
+    ) -> Result<Composed, ComposeError> {
+        workspace
+            .parse::<NetworkId>()
+            .map_err(|_| ComposeError::WorkspaceName)?;
         let job = Arc::new(read(source)?);
         if let Some(place) = &job.needs_packages {
             return Err(ComposeError::NeedsPackages(place.clone()));
@@ -97,16 +109,24 @@ impl Composer {
         if !unenforced.is_empty() {
             return Err(ComposeError::NotEnforcedYet(unenforced));
         }
-        Ok(Composed { snapshot: Arc::new(snapshot), job: job.hash, name: job.name.clone() })
+        Ok(Composed {
+            snapshot: Arc::new(snapshot),
+            job: job.hash,
+            name: job.name.clone(),
+        })
     }
 }
 
 /// Parses and checks a job policy; the sender's word that it is right counts for nothing.
 fn read(source: &PolicySource) -> Result<Policy, ComposeError> {
     match source {
-        PolicySource::Preset(name) => document::preset(name).ok_or_else(|| ComposeError::UnknownPreset(name.clone())),
-        PolicySource::Document { file, text, packages } => {
-            document::parse(file, text, packages.as_deref()).map_err(ComposeError::Invalid)
+        PolicySource::Preset(name) => {
+            document::preset(name).ok_or_else(|| ComposeError::UnknownPreset(name.clone()))
         }
+        PolicySource::Document {
+            file,
+            text,
+            packages,
+        } => document::parse(file, text, packages.as_deref()).map_err(ComposeError::Invalid),
     }
 }

@@ -187,7 +187,11 @@ impl Dialer {
 /// Whether the machine itself answers for an address, by the kernel's route look-up in this namespace: the source that it
 /// would choose is the destination. Sends nothing. A destination without a route is not local.
 pub fn leads_here(address: IpAddr) -> bool {
-    let any: IpAddr = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let any: IpAddr = if address.is_ipv4() {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        Ipv6Addr::UNSPECIFIED.into()
+    };
     // any port will do: a datagram socket only looks the route up
     let source = std::net::UdpSocket::bind((any, 0)).and_then(|socket| {
         socket.connect((address, 9))?;

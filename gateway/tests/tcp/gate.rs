@@ -11,7 +11,10 @@ use gateway::listen::gate::state::Verdict;
 use gateway::listen::gate::{Queued, Syn, SynQueue};
 use gateway::listen::serve_gate;
 
-use crate::lab::{Lab, ORIGIN, SANDBOX, SILENT, accept, eventually, is_reset, nothing_reached, read, rest, run, write};
+use crate::lab::{
+    Lab, ORIGIN, SANDBOX, SILENT, accept, eventually, is_reset, nothing_reached, read, rest, run,
+    write,
+};
 
 const POLICY: &str = "policy: p\nnetwork: domains\nallow:\n  - host: ok.net\n    ports: [22]\n    speaks: any\n  - host: closed.net\n  - host: missing.net\n  - cidr: 93.184.217.0/24\n    ports: [22]\n";
 
@@ -31,7 +34,11 @@ impl SynQueue for Fake {
     }
 
     fn judge(&self, packet: u32, verdict: Verdict) -> io::Result<()> {
-        self.verdicts.lock().unwrap().send((packet, verdict)).map_err(io::Error::other)
+        self.verdicts
+            .lock()
+            .unwrap()
+            .send((packet, verdict))
+            .map_err(io::Error::other)
     }
 }
 
@@ -45,18 +52,34 @@ impl Syns {
     fn start(lab: &Lab, port: u16) -> Self {
         let (send, syns) = tokio::sync::mpsc::channel(1024);
         let (said, verdicts) = mpsc::channel();
-        let gate = serve_gate(&lab.ctx, Fake { syns: tokio::sync::Mutex::new(syns), verdicts: Mutex::new(said) });
+        let gate = serve_gate(
+            &lab.ctx,
+            Fake {
+                syns: tokio::sync::Mutex::new(syns),
+                verdicts: Mutex::new(said),
+            },
+        );
         gateway::listen::serve_tcp(&lab.ctx, lab.inside_listener(port), Some(gate));
-        Self { send, verdicts, packet: 0 }
+        Self {
+            send,
+            verdicts,
+            packet: 0,
+        }
     }
 
     async fn syn(&mut self, from: u16, to: impl Into<IpAddr>, port: u16) -> u32 {
-        self.syn_from((SANDBOX, from).into(), (to.into(), port).into()).await
+        self.syn_from((SANDBOX, from).into(), (to.into(), port).into())
+            .await
     }
 
     async fn syn_from(&mut self, source: SocketAddr, destination: SocketAddr) -> u32 {
         self.packet += 1;
-        let syn = Syn { packet: self.packet, source, destination, isn: 1 };
+        let syn = Syn {
+            packet: self.packet,
+            source,
+            destination,
+            isn: 1,
+        };
         self.send.send(Queued::Syn(syn)).await.unwrap();
         self.packet
     }
@@ -107,7 +130,11 @@ fn denied_refused_and_unresolvable_are_told_apart() {
     run(POLICY, |lab| async move {
         let origin = lab.origin(443).await;
         let mut syns = Syns::start(&lab, 443);
-        for (name, verdict) in [("evil.net", Verdict::Reset), ("closed.net", Verdict::Reset), ("missing.net", Verdict::HostUnreachable)] {
+        for (name, verdict) in [
+            ("evil.net", Verdict::Reset),
+            ("closed.net", Verdict::Reset),
+            ("missing.net", Verdict::HostUnreachable),
+        ] {
             let lease = lab.lease(name);
             let packet = syns.syn(40_000, lease, 443).await;
             assert_eq!(syns.verdict().await, (packet, verdict), "{name}");
@@ -117,7 +144,15 @@ fn denied_refused_and_unresolvable_are_told_apart() {
             assert_eq!(syns.verdict().await, (packet, Verdict::Reset), "{to:?}");
         }
         nothing_reached(&origin).await;
-        assert_eq!(lab.denials(), ["name_not_allowed", "lease_unknown", "address_private", "address_metadata"]);
+        assert_eq!(
+            lab.denials(),
+            [
+                "name_not_allowed",
+                "lease_unknown",
+                "address_private",
+                "address_metadata"
+            ]
+        );
     });
 }
 
@@ -125,7 +160,9 @@ fn denied_refused_and_unresolvable_are_told_apart() {
 fn strangers_and_odd_packets_are_dropped_in_silence() {
     run(POLICY, |lab| async move {
         let mut syns = Syns::start(&lab, 22);
-        let packet = syns.syn_from("198.18.9.9:1".parse().unwrap(), (ORIGIN, 22).into()).await;
+        let packet = syns
+            .syn_from("198.18.9.9:1".parse().unwrap(), (ORIGIN, 22).into())
+            .await;
         assert_eq!(syns.verdict().await, (packet, Verdict::Drop));
         syns.send.send(Queued::Other(77)).await.unwrap();
         assert_eq!(syns.verdict().await, (77, Verdict::Drop));
@@ -160,7 +197,10 @@ fn a_silent_host_lets_the_syn_go_after_three_seconds_and_blocks_nobody() {
         let _server = accept(&origin).await;
         assert_eq!(syns.verdict().await, (packet, Verdict::Drop));
         let held = began.elapsed();
-        assert!((Duration::from_millis(2900)..Duration::from_secs(5)).contains(&held), "{held:?}");
+        assert!(
+            (Duration::from_millis(2900)..Duration::from_secs(5)).contains(&held),
+            "{held:?}"
+        );
     });
 }
 
@@ -171,7 +211,12 @@ fn a_scan_of_silent_hosts_starves_only_itself() {
         let origin = lab.origin(22).await;
         let mut syns = Syns::start(&lab, 22);
         for port in 0..64 {
-            syns.syn(40_000 + port, [93, 184, 217, u8::try_from(port).unwrap()], 22).await;
+            syns.syn(
+                40_000 + port,
+                [93, 184, 217, u8::try_from(port).unwrap()],
+                22,
+            )
+            .await;
         }
         // the oldest made room for each that came later
         for _ in 0..56 {

@@ -50,11 +50,19 @@ fn tls_19_every_request_of_a_kept_connection_is_checked() {
         read(&mut server, GET.len()).await;
         write(&mut server, OK).await;
         read(&mut client, OK.len()).await;
-        write(&mut client, b"GET /secret HTTP/1.1\r\nHost: evil.net\r\n\r\n").await;
+        write(
+            &mut client,
+            b"GET /secret HTTP/1.1\r\nHost: evil.net\r\n\r\n",
+        )
+        .await;
         let said = String::from_utf8(rest(&mut client).await.unwrap()).unwrap();
         assert!(said.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{said}");
-        assert!(said.contains("\r\nSallyport-Reason: http_host_mismatch\r\n"), "{said}");
-        let body: serde_json::Value = serde_json::from_str(said.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        assert!(
+            said.contains("\r\nSallyport-Reason: http_host_mismatch\r\n"),
+            "{said}"
+        );
+        let body: serde_json::Value =
+            serde_json::from_str(said.split("\r\n\r\n").nth(1).unwrap()).unwrap();
         assert_eq!(body["error"], "egress_denied");
         assert_eq!(body["destination"], "evil.net:80");
         assert_eq!(body["policy"], "p");
@@ -69,11 +77,20 @@ fn http_11_a_pipelined_request_is_checked_by_itself() {
     run(POLICY, |lab| async move {
         let origin = start(&lab).await;
         let (mut client, mut server) = pair(&lab, &origin).await;
-        write(&mut client, &[GET, b"GET /x HTTP/1.1\r\nHost: evil.net\r\n\r\n"].concat()).await;
+        write(
+            &mut client,
+            &[GET, b"GET /x HTTP/1.1\r\nHost: evil.net\r\n\r\n"].concat(),
+        )
+        .await;
         assert_eq!(read(&mut server, GET.len()).await, GET);
         write(&mut server, OK).await;
         assert_eq!(read(&mut client, OK.len()).await, OK);
-        assert!(rest(&mut client).await.unwrap().starts_with(b"HTTP/1.1 403"));
+        assert!(
+            rest(&mut client)
+                .await
+                .unwrap()
+                .starts_with(b"HTTP/1.1 403")
+        );
         assert!(!matches!(rest(&mut server).await, Ok(bytes) if !bytes.is_empty()));
     });
 }
@@ -112,10 +129,20 @@ fn http_32_a_denial_says_back_nothing_that_could_be_markup_or_a_header() {
     run(POLICY, |lab| async move {
         let origin = start(&lab).await;
         let (mut client, _server) = pair(&lab, &origin).await;
-        write(&mut client, b"GET /<script>%0d%0aX:y HTTP/1.1\r\nHost: other.net\r\n\r\n").await;
+        write(
+            &mut client,
+            b"GET /<script>%0d%0aX:y HTTP/1.1\r\nHost: other.net\r\n\r\n",
+        )
+        .await;
         let answer = String::from_utf8(rest(&mut client).await.unwrap()).unwrap();
-        assert!(!answer.contains("script") && !answer.contains("\r\nX:y"), "{answer}");
-        assert!(!answer.contains("ok.net"), "what is permitted is not listed: {answer}");
+        assert!(
+            !answer.contains("script") && !answer.contains("\r\nX:y"),
+            "{answer}"
+        );
+        assert!(
+            !answer.contains("ok.net"),
+            "what is permitted is not listed: {answer}"
+        );
     });
 }
 
@@ -125,7 +152,10 @@ fn bodies_of_both_framings_pass_exactly() {
         let origin = start(&lab).await;
         let (mut client, mut server) = pair(&lab, &origin).await;
         let body = vec![b'u'; 300_000];
-        let head = format!("POST / HTTP/1.1\r\nHost: ok.net\r\nContent-Length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "POST / HTTP/1.1\r\nHost: ok.net\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
         let request = [head.as_bytes(), &body].concat();
         let sent = request.clone();
         let (_, got) = tokio::join!(write(&mut client, &sent), read(&mut server, request.len()));
@@ -141,7 +171,11 @@ fn bodies_of_both_framings_pass_exactly() {
         // a malformed chunk goes no further
         write(&mut client, b"POST / HTTP/1.1\r\nHost: ok.net\r\nTransfer-Encoding: chunked\r\n\r\n3\nabc\r\n0\r\n\r\n").await;
         let got = rest(&mut server).await.unwrap_or_default();
-        assert!(!got.windows(3).any(|part| part == b"abc"), "{}", got.escape_ascii());
+        assert!(
+            !got.windows(3).any(|part| part == b"abc"),
+            "{}",
+            got.escape_ascii()
+        );
         assert_eq!(lab.ends(1).await, ["http_malformed"]);
     });
 }
@@ -157,7 +191,13 @@ fn http_12_no_raw_bytes_before_101() {
         assert_eq!(read(&mut server, offer.len()).await, offer);
         write(&mut server, OK).await;
         assert_eq!(read(&mut client, OK.len()).await, OK);
-        assert!(rest(&mut client).await.unwrap().starts_with(b"HTTP/1.1 403"), "parsed as a request, not passed on");
+        assert!(
+            rest(&mut client)
+                .await
+                .unwrap()
+                .starts_with(b"HTTP/1.1 403"),
+            "parsed as a request, not passed on"
+        );
         assert!(!matches!(rest(&mut server).await, Ok(bytes) if !bytes.is_empty()));
         // the twin: after 101 both sides say what they like
         let (mut client, mut server) = pair(&lab, &origin).await;
@@ -193,7 +233,8 @@ fn http_14_a_client_that_waits_for_100_gets_it() {
     run(POLICY, |lab| async move {
         let origin = start(&lab).await;
         let (mut client, mut server) = pair(&lab, &origin).await;
-        let head = b"PUT / HTTP/1.1\r\nHost: ok.net\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
+        let head =
+            b"PUT / HTTP/1.1\r\nHost: ok.net\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
         write(&mut client, head).await;
         assert_eq!(read(&mut server, head.len()).await, head);
         let interim = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -211,7 +252,11 @@ fn an_early_answer_is_delivered_while_the_body_is_still_coming() {
     run(POLICY, |lab| async move {
         let origin = start(&lab).await;
         let (mut client, mut server) = pair(&lab, &origin).await;
-        write(&mut client, b"PUT / HTTP/1.1\r\nHost: ok.net\r\nContent-Length: 100000000\r\n\r\nstart").await;
+        write(
+            &mut client,
+            b"PUT / HTTP/1.1\r\nHost: ok.net\r\nContent-Length: 100000000\r\n\r\nstart",
+        )
+        .await;
         let answer = b"HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 3\r\n\r\nno!";
         write(&mut server, answer).await;
         drop(server);
@@ -249,7 +294,11 @@ fn http_30_after_an_odd_response_no_request_follows() {
             write(&mut client, GET).await;
             read(&mut server, GET.len()).await;
             write(&mut server, odd).await;
-            assert_eq!(read(&mut client, odd.len()).await, odd, "relayed as it came");
+            assert_eq!(
+                read(&mut client, odd.len()).await,
+                odd,
+                "relayed as it came"
+            );
             write(&mut client, GET).await;
             hears_nothing(&server).await;
         }
@@ -268,7 +317,9 @@ fn a_dead_client_resets_its_upstream_while_the_answer_is_awaited() {
         let (mut client, mut server) = pair(&lab, &origin).await;
         write(&mut client, GET).await;
         read(&mut server, GET.len()).await;
-        socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO)).unwrap();
+        socket2::SockRef::from(&client)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
         drop(client);
         assert!(is_reset(&rest(&mut server).await));
         assert_eq!(lab.ends(1).await, ["reset"]);
@@ -280,11 +331,24 @@ fn methods_and_paths_are_judged_on_every_request() {
     let policy = "policy: p\nnetwork: domains\nallow:\n  - host: ok.net\n    ports: [80]\n    http:\n      - { methods: [GET], paths: [\"/public/**\"] }\n";
     run(policy, |lab| async move {
         let origin = start(&lab).await;
-        for denied in ["GET /secret", "POST /public/a", "GET /public/../secret", "GET /public/%2e%2e/secret", "GET //public/a"] {
+        for denied in [
+            "GET /secret",
+            "POST /public/a",
+            "GET /public/../secret",
+            "GET /public/%2e%2e/secret",
+            "GET //public/a",
+        ] {
             let (mut client, mut server) = pair(&lab, &origin).await;
-            write(&mut client, format!("{denied} HTTP/1.1\r\nHost: ok.net\r\n\r\n").as_bytes()).await;
+            write(
+                &mut client,
+                format!("{denied} HTTP/1.1\r\nHost: ok.net\r\n\r\n").as_bytes(),
+            )
+            .await;
             let answer = String::from_utf8(rest(&mut client).await.unwrap()).unwrap();
-            assert!(answer.contains("Sallyport-Reason: http_request_not_allowed"), "{denied}: {answer}");
+            assert!(
+                answer.contains("Sallyport-Reason: http_request_not_allowed"),
+                "{denied}: {answer}"
+            );
             assert!(!matches!(rest(&mut server).await, Ok(bytes) if !bytes.is_empty()));
         }
         let (mut client, mut server) = pair(&lab, &origin).await;

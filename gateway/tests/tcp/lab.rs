@@ -52,9 +52,16 @@ pub struct Lab {
 }
 
 /// Runs a test in its own namespaces, under this policy.
-pub fn run<F: Future<Output = ()>>(policy: &'static str, test: impl FnOnce(Lab) -> F + Send + 'static) {
+pub fn run<F: Future<Output = ()>>(
+    policy: &'static str,
+    test: impl FnOnce(Lab) -> F + Send + 'static,
+) {
     let thread = std::thread::spawn(move || {
-        let inside = namespace(&["link set lo up", "route add local 0.0.0.0/1 dev lo", "route add local 128.0.0.0/1 dev lo"]);
+        let inside = namespace(&[
+            "link set lo up",
+            "route add local 0.0.0.0/1 dev lo",
+            "route add local 128.0.0.0/1 dev lo",
+        ]);
         drop(namespace(&[
             "link set lo up",
             "addr add 192.0.2.1/32 dev lo",
@@ -66,7 +73,10 @@ pub fn run<F: Future<Output = ()>>(policy: &'static str, test: impl FnOnce(Lab) 
             "link set nobody up",
             "route add 93.184.217.0/24 dev silent src 192.0.2.1",
         ]));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let lab = Lab::new(policy, inside).await;
             let tasks = lab.ctx.tasks.clone();
@@ -81,7 +91,8 @@ pub fn run<F: Future<Output = ()>>(policy: &'static str, test: impl FnOnce(Lab) 
 
 /// Puts this thread into a new namespace and sets it up.
 fn namespace(steps: &[&str]) -> File {
-    unshare(CloneFlags::CLONE_NEWNET).expect("these tests need the right to make network namespaces");
+    unshare(CloneFlags::CLONE_NEWNET)
+        .expect("these tests need the right to make network namespaces");
     for step in steps {
         let status = Command::new("ip").args(step.split(' ')).status().unwrap();
         assert!(status.success(), "ip {step}");
@@ -90,17 +101,31 @@ fn namespace(steps: &[&str]) -> File {
 }
 
 pub fn pools() -> LeasePools {
-    LeasePools { v4: "198.19.0.0/16".parse().unwrap(), v6: "fd53:616c:6c79:1::/64".parse().unwrap(), key: [7; 16] }
+    LeasePools {
+        v4: "198.19.0.0/16".parse().unwrap(),
+        v6: "fd53:616c:6c79:1::/64".parse().unwrap(),
+        key: [7; 16],
+    }
 }
 
 pub fn live(policy: &str, generation: u64) -> Live {
     let policy = netpolicy::document::parse("test.yaml", policy, None).unwrap();
     let (names, explain) = (policy.names, policy.explain);
-    let gateway = ["198.18.0.0/16", "198.19.0.0/16", "fd53:616c:6c79::/48"].map(|net| net.parse().unwrap()).to_vec();
-    let book = AddressBook { gateway, ..AddressBook::default() };
+    let gateway = ["198.18.0.0/16", "198.19.0.0/16", "fd53:616c:6c79::/48"]
+        .map(|net| net.parse().unwrap())
+        .to_vec();
+    let book = AddressBook {
+        gateway,
+        ..AddressBook::default()
+    };
     let layers = vec![(LayerKind::Job, Arc::new(policy))];
     let snapshot = Snapshot::new(layers, Arc::new(book), Arc::new(OwnListeners::default()));
-    Live { snapshot: Arc::new(snapshot), generation: Generation(generation), names, explain }
+    Live {
+        snapshot: Arc::new(snapshot),
+        generation: Generation(generation),
+        names,
+        explain,
+    }
 }
 
 impl Lab {
@@ -110,7 +135,10 @@ impl Lab {
         let dns = dns().await;
         let ctx = Context {
             networks: Arc::new(Networks::default()),
-            resolver: Arc::new(Resolver::new(Upstreams { default: vec![dns], domains: Vec::new() })),
+            resolver: Arc::new(Resolver::new(Upstreams {
+                default: vec![dns],
+                domains: Vec::new(),
+            })),
             dialer: Arc::new(Dialer::new(gateway::uplink::dial::leads_here)),
             journal: Arc::new(Journal::open(JournalConfig::under(dir.path())).unwrap()),
             ceilings: Arc::new(Ceilings::from_descriptors(10_000)),
@@ -119,7 +147,14 @@ impl Lab {
         };
         let network = attach(&ctx, dir.path(), policy, SANDBOX);
         let other = attach(&ctx, dir.path(), policy, OTHER);
-        Self { ctx, network, other, seal, inside, dir }
+        Self {
+            ctx,
+            network,
+            other,
+            seal,
+            inside,
+            dir,
+        }
     }
 
     /// A listener of the gateway's namespace.
@@ -143,7 +178,12 @@ impl Lab {
 
     /// The lease of a name, as DNS would have handed it out.
     pub fn lease(&self, name: &str) -> IpAddr {
-        self.network.leases.lease(&Name::parse(name).unwrap()).unwrap().0.into()
+        self.network
+            .leases
+            .lease(&Name::parse(name).unwrap())
+            .unwrap()
+            .0
+            .into()
     }
 
     /// A connection of the sandbox.
@@ -162,7 +202,8 @@ impl Lab {
 
     fn connect_with(&self, from: SocketAddr, to: SocketAddr) -> TcpStream {
         let stream = self.inside(move || {
-            let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+            let socket =
+                socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
             socket.bind(&from.into()).unwrap();
             socket.connect(&to.into()).unwrap();
             socket.set_nonblocking(true).unwrap();
@@ -190,14 +231,24 @@ impl Lab {
     /// Everything recorded so far.
     pub fn entries(&self) -> Vec<Entry> {
         let mut reader = Reader::open(&JournalConfig::under(self.dir.path()).dir, 0).unwrap();
-        std::iter::from_fn(|| reader.next_line().unwrap()).map(|line| serde_json::from_str::<Line>(&line).unwrap().entry).collect()
+        std::iter::from_fn(|| reader.next_line().unwrap())
+            .map(|line| serde_json::from_str::<Line>(&line).unwrap().entry)
+            .collect()
     }
 
     /// Waits for the close records of so many flows and gives their ends.
     pub async fn ends(&self, count: usize) -> Vec<String> {
         let ends = || {
             let entries = self.entries().into_iter();
-            entries.filter_map(|entry| if let Entry::Close(close) = entry { Some(close.end) } else { None }).collect::<Vec<_>>()
+            entries
+                .filter_map(|entry| {
+                    if let Entry::Close(close) = entry {
+                        Some(close.end)
+                    } else {
+                        None
+                    }
+                })
+                .collect::<Vec<_>>()
         };
         eventually(|| (ends().len() >= count).then(ends)).await
     }
@@ -205,7 +256,15 @@ impl Lab {
     /// Reasons of the denials recorded so far.
     pub fn denials(&self) -> Vec<String> {
         let entries = self.entries().into_iter();
-        entries.filter_map(|entry| if let Entry::Denial(denied) = entry { Some(denied.reason.to_string()) } else { None }).collect()
+        entries
+            .filter_map(|entry| {
+                if let Entry::Denial(denied) = entry {
+                    Some(denied.reason.to_string())
+                } else {
+                    None
+                }
+            })
+            .collect()
     }
 }
 
@@ -235,20 +294,35 @@ async fn dns() -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     let known: HashMap<&str, Ipv4Addr> = HashMap::from([
-        ("ok.net.", ORIGIN), ("evil.net.", ORIGIN), ("api.ok.net.", ORIGIN), ("closed.net.", CLOSED), ("silent.net.", SILENT),
+        ("ok.net.", ORIGIN),
+        ("evil.net.", ORIGIN),
+        ("api.ok.net.", ORIGIN),
+        ("closed.net.", CLOSED),
+        ("silent.net.", SILENT),
         ("private.net.", Ipv4Addr::new(10, 0, 0, 5)),
     ]);
-    #[expect(clippy::disallowed_methods, reason = "a server of the test, which ends with its runtime")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a server of the test, which ends with its runtime"
+    )]
     drop(tokio::spawn(async move {
         let mut buffer = [0; 2048];
         loop {
-            let Ok((length, from)) = socket.recv_from(&mut buffer).await else { return };
-            let Ok(mut message) = Message::from_vec(&buffer[..length]) else { continue };
+            let Ok((length, from)) = socket.recv_from(&mut buffer).await else {
+                return;
+            };
+            let Ok(mut message) = Message::from_vec(&buffer[..length]) else {
+                continue;
+            };
             message.metadata.message_type = MessageType::Response;
             let query = message.queries[0].clone();
             match known.get(query.name().to_lowercase().to_string().as_str()) {
                 Some(address) if query.query_type() == RecordType::A => {
-                    message.add_answer(Record::from_rdata(query.name().clone(), 60, RData::A(A(*address))));
+                    message.add_answer(Record::from_rdata(
+                        query.name().clone(),
+                        60,
+                        RData::A(A(*address)),
+                    ));
                 }
                 Some(_) => {}
                 None => message.metadata.response_code = ResponseCode::NXDomain,
@@ -317,7 +391,13 @@ pub fn is_reset(result: &std::io::Result<Vec<u8>>) -> bool {
 
 /// A ClientHello for a name.
 pub fn hello(name: &str) -> Vec<u8> {
-    let v16 = |bytes: &[u8]| [&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat();
+    let v16 = |bytes: &[u8]| {
+        [
+            &u16::try_from(bytes.len()).unwrap().to_be_bytes()[..],
+            bytes,
+        ]
+        .concat()
+    };
     let entry = [&[0][..], &v16(name.as_bytes())].concat();
     let extension = [&[0, 0][..], &v16(&v16(&entry))].concat();
     let mut body = vec![3, 3];

@@ -42,7 +42,8 @@ fn a_download_budget_ends_the_flow() {
             let bytes = vec![0; 1 << 16];
             loop {
                 server.writable().await.unwrap();
-                if matches!(server.try_write(&bytes), Err(error) if error.kind() != std::io::ErrorKind::WouldBlock) {
+                if matches!(server.try_write(&bytes), Err(error) if error.kind() != std::io::ErrorKind::WouldBlock)
+                {
                     return;
                 }
             }
@@ -58,7 +59,10 @@ fn net_48_a_full_network_is_denied_and_its_neighbour_is_served() {
     run(FLOWS, |lab| async move {
         let origin = lab.origin(22).await;
         lab.door(22);
-        let (first, _second) = (lab.connect(lab.lease("ok.net"), 22), lab.connect(lab.lease("ok.net"), 22));
+        let (first, _second) = (
+            lab.connect(lab.lease("ok.net"), 22),
+            lab.connect(lab.lease("ok.net"), 22),
+        );
         let (server, _other) = (accept(&origin).await, accept(&origin).await);
         let mut third = lab.connect(lab.lease("ok.net"), 22);
         assert!(is_reset(&rest(&mut third).await));
@@ -86,15 +90,26 @@ fn bandwidth_is_kept_in_both_directions() {
         let (_, got) = tokio::join!(write(&mut client, &bytes), read(&mut server, bytes.len()));
         assert_eq!(got.len(), bytes.len());
         // 2.5 MiB at 1 MiB a second after a burst of 1 MiB, the last pause not counted
-        assert!(began.elapsed() > Duration::from_millis(900), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() > Duration::from_millis(900),
+            "{:?}",
+            began.elapsed()
+        );
     });
 }
 
 #[test]
 fn net_27_few_descriptors_deny_flows_and_never_break_accept() {
     let ceilings = Ceilings::from_descriptors(256);
-    let limits = Limits { flows: Some(100_000), rate: Some(100_000), ..Limits::default() };
-    let (greedy, other) = (Ledger::new(&limits, Used::default()), Ledger::new(&limits, Used::default()));
+    let limits = Limits {
+        flows: Some(100_000),
+        rate: Some(100_000),
+        ..Limits::default()
+    };
+    let (greedy, other) = (
+        Ledger::new(&limits, Used::default()),
+        Ledger::new(&limits, Used::default()),
+    );
     let held: Vec<_> = std::iter::from_fn(|| greedy.admit(&ceilings).ok()).collect();
     assert!(!held.is_empty() && held.len() * 4 < 256);
     assert!(other.admit(&ceilings).is_ok());

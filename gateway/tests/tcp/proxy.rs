@@ -29,23 +29,47 @@ fn connect_opens_a_tunnel_whose_bytes_are_still_judged() {
         serve(&lab);
         let mut client = proxy(&lab);
         // the hello sent ahead is not lost
-        write(&mut client, &[&b"CONNECT ok.net:443 HTTP/1.1\r\nHost: ok.net:443\r\n\r\n"[..], &hello("ok.net")].concat()).await;
-        assert_eq!(read(&mut client, 39).await, b"HTTP/1.1 200 Connection Established\r\n\r\n");
+        write(
+            &mut client,
+            &[
+                &b"CONNECT ok.net:443 HTTP/1.1\r\nHost: ok.net:443\r\n\r\n"[..],
+                &hello("ok.net"),
+            ]
+            .concat(),
+        )
+        .await;
+        assert_eq!(
+            read(&mut client, 39).await,
+            b"HTTP/1.1 200 Connection Established\r\n\r\n"
+        );
         let mut server = accept(&origin).await;
-        assert_eq!(read(&mut server, hello("ok.net").len()).await, hello("ok.net"));
+        assert_eq!(
+            read(&mut server, hello("ok.net").len()).await,
+            hello("ok.net")
+        );
         write(&mut server, b"hi").await;
         assert_eq!(read(&mut client, 2).await, b"hi");
         drop((client, server));
         lab.ends(1).await;
-        for inner in [hello("evil.net"), b"GET / HTTP/1.1\r\nHost: ok.net\r\n\r\n".to_vec()] {
+        for inner in [
+            hello("evil.net"),
+            b"GET / HTTP/1.1\r\nHost: ok.net\r\n\r\n".to_vec(),
+        ] {
             let mut client = proxy(&lab);
-            write(&mut client, b"CONNECT ok.net:443 HTTP/1.1\r\nHost: ok.net:443\r\n\r\n").await;
+            write(
+                &mut client,
+                b"CONNECT ok.net:443 HTTP/1.1\r\nHost: ok.net:443\r\n\r\n",
+            )
+            .await;
             read(&mut client, 39).await;
             write(&mut client, &inner).await;
             let mut server = accept(&origin).await;
             assert!(!matches!(rest(&mut server).await, Ok(bytes) if !bytes.is_empty()));
         }
-        assert_eq!(lab.ends(3).await[1..], ["tls_name_mismatch", "tls_malformed"]);
+        assert_eq!(
+            lab.ends(3).await[1..],
+            ["tls_name_mismatch", "tls_malformed"]
+        );
     });
 }
 
@@ -64,10 +88,20 @@ fn http_18_connects_that_are_not_permitted_get_403_and_no_dial() {
             ("ok.net:22", "port_not_allowed"),
             ("[::1]:443", "address_loopback"),
         ] {
-            let said = answer(&lab, format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").as_bytes()).await;
+            let said = answer(
+                &lab,
+                format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").as_bytes(),
+            )
+            .await;
             assert!(said.starts_with("HTTP/1.1 403 "), "{target}: {said}");
-            assert!(said.contains(&format!("Sallyport-Reason: {reason}\r\n")), "{target}: {said}");
-            assert!(said.contains(target.trim_matches(['[', ']'])), "{target}: {said}");
+            assert!(
+                said.contains(&format!("Sallyport-Reason: {reason}\r\n")),
+                "{target}: {said}"
+            );
+            assert!(
+                said.contains(target.trim_matches(['[', ']'])),
+                "{target}: {said}"
+            );
         }
         nothing_reached(&origin).await;
     });
@@ -88,7 +122,11 @@ fn what_is_no_proxy_request_gets_400() {
             b"\x05\x01\x00\r\n\r\n",
         ] {
             let said = answer(&lab, request).await;
-            assert!(said.starts_with("HTTP/1.1 400 "), "{}: {said}", request.escape_ascii());
+            assert!(
+                said.starts_with("HTTP/1.1 400 "),
+                "{}: {said}",
+                request.escape_ascii()
+            );
         }
         assert!(lab.network.leases.is_empty(), "nothing was looked up");
     });
@@ -104,26 +142,53 @@ fn requests_are_forwarded_in_origin_form_without_hop_by_hop_fields() {
         let mut server = accept(&origin).await;
         let expected = b"GET /a?b HTTP/1.1\r\nhost: ok.net\r\nx-kept: 2\r\n\r\n";
         assert_eq!(read(&mut server, expected.len()).await, expected);
-        write(&mut server, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi").await;
+        write(
+            &mut server,
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+        )
+        .await;
         read(&mut client, 40).await;
         // the same host over the same connection
-        write(&mut client, b"GET http://ok.net/2 HTTP/1.1\r\nHost: ok.net\r\n\r\n").await;
+        write(
+            &mut client,
+            b"GET http://ok.net/2 HTTP/1.1\r\nHost: ok.net\r\n\r\n",
+        )
+        .await;
         let again = b"GET /2 HTTP/1.1\r\nhost: ok.net\r\n\r\n";
         assert_eq!(read(&mut server, again.len()).await, again);
-        write(&mut server, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi").await;
+        write(
+            &mut server,
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+        )
+        .await;
         read(&mut client, 40).await;
         // another host over another one
-        write(&mut client, b"GET http://api.ok.net/3 HTTP/1.1\r\nHost: api.ok.net\r\n\r\n").await;
+        write(
+            &mut client,
+            b"GET http://api.ok.net/3 HTTP/1.1\r\nHost: api.ok.net\r\n\r\n",
+        )
+        .await;
         let mut other = accept(&origin).await;
         let third = b"GET /3 HTTP/1.1\r\nhost: api.ok.net\r\n\r\n";
         assert_eq!(read(&mut other, third.len()).await, third);
         assert_eq!(rest(&mut server).await.unwrap(), b"", "the first is closed");
-        write(&mut other, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi").await;
+        write(
+            &mut other,
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+        )
+        .await;
         read(&mut client, 40).await;
         // and a denied one ends it
-        write(&mut client, b"GET http://evil.net/ HTTP/1.1\r\nHost: evil.net\r\n\r\n").await;
+        write(
+            &mut client,
+            b"GET http://evil.net/ HTTP/1.1\r\nHost: evil.net\r\n\r\n",
+        )
+        .await;
         let said = String::from_utf8(rest(&mut client).await.unwrap()).unwrap();
-        assert!(said.contains("Sallyport-Reason: name_not_allowed"), "{said}");
+        assert!(
+            said.contains("Sallyport-Reason: name_not_allowed"),
+            "{said}"
+        );
         assert_eq!(lab.ends(2).await.len(), 2);
         eventually(|| (lab.network.ledger.flows() == 0).then_some(())).await;
     });
@@ -133,10 +198,24 @@ fn requests_are_forwarded_in_origin_form_without_hop_by_hop_fields() {
 fn upstream_failures_are_502_with_their_reason() {
     run(POLICY, |lab| async move {
         serve(&lab);
-        let said = answer(&lab, b"GET http://closed.net/ HTTP/1.1\r\nHost: closed.net\r\n\r\n").await;
-        assert!(said.starts_with("HTTP/1.1 502 ") && said.contains("upstream_refused"), "{said}");
-        let said = answer(&lab, b"CONNECT closed.net:443 HTTP/1.1\r\nHost: closed.net:443\r\n\r\n").await;
-        assert!(said.starts_with("HTTP/1.1 502 ") && said.contains("upstream_refused"), "{said}");
+        let said = answer(
+            &lab,
+            b"GET http://closed.net/ HTTP/1.1\r\nHost: closed.net\r\n\r\n",
+        )
+        .await;
+        assert!(
+            said.starts_with("HTTP/1.1 502 ") && said.contains("upstream_refused"),
+            "{said}"
+        );
+        let said = answer(
+            &lab,
+            b"CONNECT closed.net:443 HTTP/1.1\r\nHost: closed.net:443\r\n\r\n",
+        )
+        .await;
+        assert!(
+            said.starts_with("HTTP/1.1 502 ") && said.contains("upstream_refused"),
+            "{said}"
+        );
     });
 }
 
@@ -146,7 +225,11 @@ fn a_sealed_gateway_answers_403() {
         let origin = lab.origin(443).await;
         serve(&lab);
         lab.seal.send_replace(false);
-        let said = answer(&lab, b"CONNECT ok.net:443 HTTP/1.1\r\nHost: ok.net:443\r\n\r\n").await;
+        let said = answer(
+            &lab,
+            b"CONNECT ok.net:443 HTTP/1.1\r\nHost: ok.net:443\r\n\r\n",
+        )
+        .await;
         assert!(said.contains("Sallyport-Reason: gateway_sealed"), "{said}");
         nothing_reached(&origin).await;
     });

@@ -24,7 +24,8 @@ fn a_permitted_hello_reaches_its_origin_byte_for_byte() {
         let mut server = accept(&origin).await;
         write(&mut client, &said[7..20]).await;
         let mut one = [0];
-        let early = tokio::time::timeout(std::time::Duration::from_millis(50), server.peek(&mut one)).await;
+        let early =
+            tokio::time::timeout(std::time::Duration::from_millis(50), server.peek(&mut one)).await;
         assert!(early.is_err(), "a prefix of the hello was forwarded");
         write(&mut client, &said[20..]).await;
         assert_eq!(read(&mut server, said.len()).await, said);
@@ -35,11 +36,18 @@ fn a_permitted_hello_reaches_its_origin_byte_for_byte() {
         drop(server);
         assert_eq!(lab.ends(1).await, ["client_closed"]);
         let entries = lab.entries();
-        let Some(Entry::Open(open)) = entries.first() else { panic!("{entries:?}") };
+        let Some(Entry::Open(open)) = entries.first() else {
+            panic!("{entries:?}")
+        };
         assert_eq!(open.subject.name.as_deref(), Some("ok.net"));
         assert_eq!(open.upstream.ip(), ORIGIN);
-        let Some(Entry::Close(close)) = entries.last() else { panic!("{entries:?}") };
-        assert_eq!((close.up, close.down, close.sni.as_deref()), (said.len() as u64, 6, Some("ok.net")));
+        let Some(Entry::Close(close)) = entries.last() else {
+            panic!("{entries:?}")
+        };
+        assert_eq!(
+            (close.up, close.down, close.sni.as_deref()),
+            (said.len() as u64, 6, Some("ok.net"))
+        );
     });
 }
 
@@ -51,7 +59,10 @@ fn tls_02_another_name_is_denied_with_an_alert_and_not_forwarded() {
         let mut client = lab.connect(lab.lease("ok.net"), 443);
         write(&mut client, &hello("evil.net")).await;
         let mut server = accept(&origin).await;
-        assert!(!matches!(rest(&mut server).await, Ok(bytes) if !bytes.is_empty()), "bytes reached the origin");
+        assert!(
+            !matches!(rest(&mut server).await, Ok(bytes) if !bytes.is_empty()),
+            "bytes reached the origin"
+        );
         assert_eq!(rest(&mut client).await.unwrap(), ACCESS_DENIED);
         assert_eq!(lab.ends(1).await, ["tls_name_mismatch"]);
         assert_eq!(lab.denials(), ["tls_name_mismatch"]);
@@ -63,7 +74,10 @@ fn tls_30_plain_text_on_a_tls_rule_is_reset() {
     run(DOMAINS, |lab| async move {
         lab.door(443);
         let _origin = lab.origin(443).await;
-        for said in [&b"GET / HTTP/1.1\r\nHost: ok.net\r\n\r\n"[..], b"SSH-2.0-x\r\n"] {
+        for said in [
+            &b"GET / HTTP/1.1\r\nHost: ok.net\r\n\r\n"[..],
+            b"SSH-2.0-x\r\n",
+        ] {
             let mut client = lab.connect(lab.lease("ok.net"), 443);
             write(&mut client, said).await;
             assert!(is_reset(&rest(&mut client).await));
@@ -99,7 +113,10 @@ fn tls_01_a_permitted_name_to_an_address_that_is_not_its_own_gets_no_syn() {
         let mut client = lab.connect(ORIGIN, 443);
         write(&mut client, &hello("ok.net")).await;
         let mut server = accept(&origin).await;
-        assert_eq!(read(&mut server, hello("ok.net").len()).await, hello("ok.net"));
+        assert_eq!(
+            read(&mut server, hello("ok.net").len()).await,
+            hello("ok.net")
+        );
         assert_eq!(lab.denials(), ["address_not_allowed"]);
     });
 }
@@ -114,9 +131,17 @@ fn tls_32_a_server_that_speaks_first_is_not_delayed() {
         let mut server = accept(&origin).await;
         write(&mut server, b"SSH-2.0-server\r\n").await;
         assert_eq!(read(&mut client, 16).await, b"SSH-2.0-server\r\n");
-        assert!(began.elapsed() < std::time::Duration::from_millis(300), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < std::time::Duration::from_millis(300),
+            "{:?}",
+            began.elapsed()
+        );
         write(&mut client, b"S").await;
-        assert_eq!(read(&mut server, 1).await, b"S", "and neither is the client");
+        assert_eq!(
+            read(&mut server, 1).await,
+            b"S",
+            "and neither is the client"
+        );
     });
 }
 
@@ -139,7 +164,10 @@ fn tls_31_a_name_inside_an_any_flow_must_agree_also_after_the_server_spoke() {
     run(DOMAINS, |lab| async move {
         let origin = lab.origin(22).await;
         lab.door(22);
-        for said in [hello("evil.net"), b"GET / HTTP/1.1\r\nHost: evil.net\r\n\r\n".to_vec()] {
+        for said in [
+            hello("evil.net"),
+            b"GET / HTTP/1.1\r\nHost: evil.net\r\n\r\n".to_vec(),
+        ] {
             let mut client = lab.connect(lab.lease("ok.net"), 22);
             let mut server = accept(&origin).await;
             write(&mut server, b"220 hi\r\n").await;
@@ -147,7 +175,10 @@ fn tls_31_a_name_inside_an_any_flow_must_agree_also_after_the_server_spoke() {
             write(&mut client, &said).await;
             assert!(!matches!(rest(&mut server).await, Ok(bytes) if !bytes.is_empty()));
         }
-        assert_eq!(lab.ends(2).await, ["tls_name_mismatch", "http_host_mismatch"]);
+        assert_eq!(
+            lab.ends(2).await,
+            ["tls_name_mismatch", "http_host_mismatch"]
+        );
     });
 }
 
@@ -197,15 +228,19 @@ fn a_reset_is_mirrored_as_a_reset() {
         let origin = lab.origin(22).await;
         lab.door(22);
         let linger = |stream: &tokio::net::TcpStream| {
-            socket2::SockRef::from(stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+            socket2::SockRef::from(stream)
+                .set_linger(Some(std::time::Duration::ZERO))
+                .unwrap();
         };
         let mut client = lab.connect(lab.lease("ok.net"), 22);
         let server = accept(&origin).await;
+        lab.flows(1).await;
         linger(&server);
         drop(server);
         assert!(is_reset(&rest(&mut client).await));
         let client = lab.connect(lab.lease("ok.net"), 22);
         let mut server = accept(&origin).await;
+        lab.flows(1).await;
         linger(&client);
         drop(client);
         assert!(is_reset(&rest(&mut server).await));
@@ -226,7 +261,10 @@ fn net_43_an_ended_flow_is_reset_on_both_sides_at_once() {
         assert!(is_reset(&rest(&mut client).await));
         assert!(is_reset(&rest(&mut server).await));
         assert_eq!(lab.ends(1).await, ["run_ended"]);
-        eventually(|| (lab.network.flows.all().is_empty() && lab.network.ledger.flows() == 0).then_some(())).await;
+        eventually(|| {
+            (lab.network.flows.all().is_empty() && lab.network.ledger.flows() == 0).then_some(())
+        })
+        .await;
     });
 }
 
@@ -252,7 +290,10 @@ fn a_policy_that_was_tightened_while_dialling_opens_nothing() {
         lab.door(443);
         let mut client = lab.connect(lab.lease("ok.net"), 443);
         let mut server = accept(&origin).await;
-        assert!(lab.network.flows.all().is_empty(), "dialled, not yet registered");
+        assert!(
+            lab.network.flows.all().is_empty(),
+            "dialled, not yet registered"
+        );
         lab.replace("policy: p\nnetwork: domains\nallow:\n  - host: other.net\n");
         assert!(is_reset(&rest(&mut server).await));
         assert!(is_reset(&rest(&mut client).await));
@@ -336,7 +377,15 @@ fn upstream_failures_are_failures_and_not_denials() {
         }
         let failures = || {
             let entries = lab.entries().into_iter();
-            entries.filter_map(|e| if let Entry::Failure(f) = e { Some(f.reason.to_string()) } else { None }).collect::<Vec<_>>()
+            entries
+                .filter_map(|e| {
+                    if let Entry::Failure(f) = e {
+                        Some(f.reason.to_string())
+                    } else {
+                        None
+                    }
+                })
+                .collect::<Vec<_>>()
         };
         let failures = eventually(|| (failures().len() == 2).then(failures)).await;
         assert_eq!(failures, ["upstream_refused", "name_unresolvable"]);
@@ -348,8 +397,13 @@ fn upstream_failures_are_failures_and_not_denials() {
 fn net_08_the_machine_itself_is_refused_although_its_address_looks_public() {
     run(INTERNET, |lab| async move {
         // 192.0.2.1 is an address of this machine; a public one is put beside it
-        std::process::Command::new("ip").args(["addr", "add", "93.184.218.1/32", "dev", "lo"]).status().unwrap();
-        let own = tokio::net::TcpListener::bind("93.184.218.1:5000").await.unwrap();
+        std::process::Command::new("ip")
+            .args(["addr", "add", "93.184.218.1/32", "dev", "lo"])
+            .status()
+            .unwrap();
+        let own = tokio::net::TcpListener::bind("93.184.218.1:5000")
+            .await
+            .unwrap();
         lab.door(5000);
         let mut client = lab.connect([93, 184, 218, 1], 5000);
         write(&mut client, b"\0").await;

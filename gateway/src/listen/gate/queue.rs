@@ -19,7 +19,10 @@ impl SynQueue for AsyncFd<Queue> {
         loop {
             let mut ready = self.ready(Interest::READABLE).await?;
             while into.len() < MOST_AT_ONCE {
-                match self.get_ref().receive(scratch, |syn| into.push_back(queued(syn))) {
+                match self
+                    .get_ref()
+                    .receive(scratch, |syn| into.push_back(queued(syn)))
+                {
                     Ok(()) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         ready.clear_ready();
@@ -40,7 +43,12 @@ impl SynQueue for AsyncFd<Queue> {
 }
 
 fn queued(syn: queue::Syn) -> Queued {
-    Queued::Syn(Syn { packet: syn.held.number(), source: syn.from, destination: syn.to, isn: syn.isn })
+    Queued::Syn(Syn {
+        packet: syn.held.number(),
+        source: syn.from,
+        destination: syn.to,
+        isn: syn.isn,
+    })
 }
 
 fn mark(verdict: Verdict) -> queue::Verdict {

@@ -281,7 +281,7 @@ async fn exchange(
 }
 
 /// The request as its origin gets it: origin form, one Host, nothing that belonged to this connection.
-fn origin_form(head: &Head) -> Vec<u8> {
+pub fn origin_form(head: &Head) -> Vec<u8> {
     let options: Vec<String> = head
         .fields
         .iter()
