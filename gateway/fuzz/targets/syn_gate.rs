@@ -33,6 +33,8 @@ struct Walk {
     pairs: HashMap<Key, u64>,
     serials: Vec<(u64, Key)>,
     live_upstreams: HashSet<u64>,
+    active: HashSet<u64>,
+    upstream: u64,
     met: Met,
 }
 
@@ -52,6 +54,8 @@ pub fn walk(events: &[u8]) -> Met {
         pairs: HashMap::new(),
         serials: Vec::new(),
         live_upstreams: HashSet::new(),
+        active: HashSet::new(),
+        upstream: 0,
         met: Met::default(),
     };
     for pair in events.chunks_exact(2) {
@@ -78,7 +82,8 @@ impl Walk {
                 let _ = walk.table.own(serial, serial);
             }),
             2 => self.with_serial(detail, |walk, serial, key| {
-                let upstream = u64::from(walk.packet) << 32 | serial;
+                walk.upstream += 1;
+                let upstream = walk.upstream;
                 walk.live_upstreams.insert(upstream);
                 let effects = walk.table.ready(serial, upstream, walk.now);
                 if !effects.contains(&Effect::Discard(upstream)) {
@@ -93,7 +98,7 @@ impl Walk {
             4 => self.accept(detail),
             5 => self.with_serial(detail, |walk, serial, key| {
                 walk.table.close(serial);
-                if walk.pairs.get(&key) == Some(&serial) && walk.table.accept(key).is_none() {
+                if walk.active.remove(&serial) && walk.pairs.get(&key) == Some(&serial) {
                     walk.pairs.remove(&key);
                 }
             }),
@@ -144,6 +149,7 @@ impl Walk {
                 self.live_upstreams.remove(&upstream),
                 "an upstream is handed over once"
             );
+            self.active.insert(serial);
             self.met.paired += 1;
             assert!(self.table.accept(key).is_none(), "a socket is paired once");
         }
