@@ -25,7 +25,7 @@ struct Fake {
 }
 
 impl SynQueue for Fake {
-    async fn receive(&self, _: &mut Vec<u8>, into: &mut VecDeque<Queued>) -> io::Result<()> {
+    async fn receive(&self, into: &mut VecDeque<Queued>) -> io::Result<()> {
         match self.syns.lock().await.recv().await {
             Some(syn) => into.push_back(syn),
             None => std::future::pending().await,

@@ -4,7 +4,6 @@
 //! ties them to networks, budgets, decisions, dials and the queue. Invariant: an accepted socket is paired with what its own
 //! SYN led to, or reset. Failure stance: silence. Whoever has no verdict is dropped by the kernel.
 
-mod queue;
 pub mod state;
 #[cfg(test)]
 mod tests;
@@ -61,10 +60,9 @@ pub enum Queued {
 
 /// The kernel's queue of first SYNs.
 pub trait SynQueue: Send + Sync + 'static {
-    /// Waits for packets and appends them; `scratch` is kept between calls.
+    /// Waits for packets and appends them.
     fn receive(
         &self,
-        scratch: &mut Vec<u8>,
         into: &mut VecDeque<Queued>,
     ) -> impl Future<Output = std::io::Result<()>> + Send;
     /// Answers one packet.
@@ -127,9 +125,9 @@ pub fn serve_gate(ctx: &Context, queue: impl SynQueue) -> Arc<Gate> {
     ));
     let (reader, ticker) = (gate.clone(), gate.clone());
     ctx.tasks.spawn("syn queue", async move {
-        let (mut scratch, mut queued) = (Vec::new(), VecDeque::new());
+        let mut queued = VecDeque::new();
         loop {
-            if let Err(error) = queue.receive(&mut scratch, &mut queued).await {
+            if let Err(error) = queue.receive(&mut queued).await {
                 tracing::error!(%error, "reading the queue of first SYNs");
                 tokio::time::sleep(BACK_OFF).await;
             }
