@@ -82,7 +82,7 @@ impl Verdict {
     }
 }
 
-/// The queue. For readiness wrap it in `tokio::io::unix::AsyncFd`.
+/// The queue. For readiness see [`watch`](super::watch).
 #[derive(Debug)]
 pub struct Queue {
     socket: Socket,
