@@ -33,18 +33,6 @@ const FLAG_GSO: u32 = 4;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Held(u32);
 
-impl Held {
-    /// The kernel's number.
-    pub fn number(self) -> u32 {
-        self.0
-    }
-
-    /// The packet with this number.
-    pub fn numbered(number: u32) -> Self {
-        Self(number)
-    }
-}
-
 /// A first SYN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Syn {

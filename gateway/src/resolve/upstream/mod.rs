@@ -152,7 +152,11 @@ fn addresses_of(found: &Found) -> Vec<IpAddr> {
     let What::Records(records) = &found.what else {
         return Vec::new();
     };
-    records.iter().filter_map(Wire::address).collect()
+    records
+        .iter()
+        .filter_map(Wire::address)
+        
+        .collect()
 }
 
 /// Upstream resolvers: the system's or `gateway.resolvers`, with split DNS by domain.
