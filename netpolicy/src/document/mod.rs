@@ -5,6 +5,7 @@
 //! [`tree`], [`shape`], [`values`] and [`mistake`] serve the configuration file too.
 
 mod build;
+mod entries;
 mod forms;
 pub mod grammar;
 pub mod mistake;
