@@ -179,7 +179,7 @@ where
     Fut: Future<Output = Result<T, KernelError>>,
 {
     let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
+        .enable_all()
         .build()
         .act("making a runtime")?;
     runtime.block_on(async {
