@@ -10,8 +10,11 @@
 
 pub mod context;
 pub mod control;
+pub mod detect;
 pub mod limits;
+pub mod listen;
 pub mod network;
+pub mod policy;
 pub mod record;
 pub mod resolve;
 pub mod tasks;
