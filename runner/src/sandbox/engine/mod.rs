@@ -21,7 +21,7 @@ use bollard::query_parameters::{
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, TryStreamExt};
 
-use self::connect::{Connected, Flavour};
+use self::connect::{Connected, Flavour, Runtime};
 use self::spec::{Ceilings, Common, INSTANCE_LABEL, RUN_LABEL};
 use super::{
     Asked, Backend, Chunk, Exit, Facts, HolderSpec, ImageFacts, Isolation, Output, Owned, Role, SandboxError, SandboxId, User,
@@ -244,7 +244,7 @@ impl Backend for Engine {
             let body = spec::workload(&common, &self.guest, spec);
             let id = self.create(spec::name(&self.instance, &spec.run, Role::Workload), body).await?;
             let differs = match self.inspect(&id).await {
-                Ok(made) => difference(&made, spec).map(SandboxError::Differs),
+                Ok(made) => difference(&made, spec, common.runtime).map(SandboxError::Differs),
                 Err(error) => Some(error),
             };
             match differs {
@@ -351,7 +351,7 @@ impl Backend for Engine {
 }
 
 /// What the engine made differently from what was asked, where it matters most.
-fn difference(made: &ContainerInspectResponse, spec: &WorkloadSpec) -> Option<String> {
+fn difference(made: &ContainerInspectResponse, spec: &WorkloadSpec, runtime: Option<&Runtime>) -> Option<String> {
     let host = made.host_config.clone().unwrap_or_default();
     let wanted = format!("container:{}", spec.holder.0);
     if host.network_mode.as_deref() != Some(wanted.as_str()) {
@@ -360,6 +360,11 @@ fn difference(made: &ContainerInspectResponse, spec: &WorkloadSpec) -> Option<St
     let networks = made.network_settings.clone().and_then(|n| n.networks).unwrap_or_default();
     if !networks.is_empty() {
         return Some(format!("it is on the networks {:?}", networks.into_keys().collect::<Vec<_>>()));
+    }
+    if let Some(Runtime(wanted)) = runtime {
+        if host.runtime.as_ref() != Some(wanted) {
+            return Some(format!("runtime {:?} instead of {wanted:?}", host.runtime.unwrap_or_default()));
+        }
     }
     if host.privileged == Some(true) {
         return Some("it is privileged".to_owned());

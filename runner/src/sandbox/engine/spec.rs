@@ -56,6 +56,10 @@ const HOLDER_KILLED: i64 = 500;
 /// Half of what other programs get when CPUs are short.
 const CPU_SHARES: i64 = 512;
 
+/// Counted over all sandboxes together, because their users are one to the kernel: room for 64 runs of 256 processes.
+/// The pids limit is what holds for one of them.
+const USER_PROCESSES: i64 = 16_384;
+
 /// What every container of this installation has in common.
 #[derive(Clone, Debug)]
 pub struct Common<'a> {
@@ -195,9 +199,8 @@ fn host(common: &Common<'_>) -> HostConfig {
 fn ulimits(common: &Common<'_>) -> Vec<ResourcesUlimits> {
     let mut limits = vec![limit("core", 0), limit("nofile", OPEN_FILES.min(common.ceilings.files))];
     if common.flavour == Flavour::Podman {
-        // Podman asks for the kernel's maximum where nothing is said. The count is of a user, all sandboxes together,
-        // so it is no limit for one of them; that is what the pids limit is for.
-        limits.push(limit("nproc", common.ceilings.processes));
+        // Podman asks for the kernel's maximum where nothing is said, which a service may not be able to give.
+        limits.push(limit("nproc", USER_PROCESSES.min(common.ceilings.processes)));
     }
     limits
 }
