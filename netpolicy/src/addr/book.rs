@@ -1,9 +1,9 @@
 //! The class of an address, from the tables and from what the gateway knows about its surroundings.
 //!
 //! Precedence: metadata; the gateway's pools; loopback and multicast (each also when embedded); the host's own
-//! addresses; special blocks and embeddings; on-link and routed prefixes; the rest of the table. Inputs only ever take reach away: a local prefix
-//! turns public into private and nothing else, a learnt NAT64 prefix gives an address the class of the one inside it.
-//! Every input applies to the embedded address as well.
+//! addresses; special blocks and embeddings; on-link and routed prefixes; the rest of the table. A local prefix turns
+//! public into private and nothing else; a learnt NAT64 prefix gives an address the class of the one inside it. Every
+//! input applies to the embedded address as well.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

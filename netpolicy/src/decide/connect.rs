@@ -88,6 +88,20 @@ fn to_name(s: &Snapshot, name: &Name, answers: Option<&[IpAddr]>, ask: Ask) -> R
     dial(s, Some(name), &places, &granted, ask)
 }
 
+/// The ground that a flow to a name would have if all its addresses are acceptable. For explanations: nothing can be
+/// dialled with it, and a denial of every address is seen.
+pub(crate) fn presume(s: &Snapshot, name: &Name, port: u16, protocol: Protocol, now: UnixSeconds) -> Result<Ground, Denial> {
+    let ask = Ask { port, protocol, now };
+    if let Some(denial) = never_name(s, name) {
+        return Err(denial);
+    }
+    let grants = s.layers().iter().map(|layer| layer.judge_name(name, ask)).collect::<Result<Vec<_>, _>>()?;
+    match s.layers().iter().find_map(|layer| layer.denies_every_address(ask)) {
+        Some(denial) => Err(denial),
+        None => make_ground(s, Some(name), &[], &grants, ask),
+    }
+}
+
 /// All answers of a permitted name in one layer; `cidr` entries may still say how bytes are judged.
 fn judge_answers(s: &Snapshot, layer: &Layer, grant: Grant, places: &[Classed], ask: Ask) -> Result<Grant, Denial> {
     for place in places {
@@ -109,23 +123,45 @@ fn to_address(s: &Snapshot, place: &Classed, bound: &[Name], heard: &Heard, ask:
         ([], _) => unbound(s, place, heard, ask),
         ([name], _) => as_bound(s, place, name, heard, ask),
         (several, Heard::Name { name, .. }) if several.contains(name) => as_bound(s, place, name, heard, ask),
-        (several, _) => match (unbound(s, place, heard, ask), heard) {
-            (Err(denial), heard) if is_miss(&denial) => ambiguous(several, s, place, heard, ask),
-            (outcome, _) => outcome,
-        },
+        (several, _) => as_one_of(s, place, several, heard, ask),
     }
 }
 
 /// A flow to the address of one bound name is a flow to that name; the address alone may still be permitted.
 fn as_bound(s: &Snapshot, place: &Classed, name: &Name, heard: &Heard, ask: Ask) -> Result<Connect, Denial> {
     match to_name(s, name, Some(&[place.address]), ask) {
-        Err(denial) if is_miss(&denial) => match unbound(s, place, heard, ask) {
-            // the reason that speaks of the name helps more
-            Err(other) if is_miss(&other) => Err(denial),
-            outcome => outcome,
-        },
+        Err(denial) if is_miss(&denial) => {
+            // the denial of a later layer must not be passed by the miss of an earlier one
+            if let Some(denied) = denied_by_any(s, name, ask) {
+                return Err(denied);
+            }
+            match unbound(s, place, heard, ask) {
+                // the reason that speaks of the name helps more
+                Err(other) if is_miss(&other) => Err(denial),
+                outcome => outcome,
+            }
+        }
         outcome => outcome,
     }
+}
+
+/// Several names lead here and the bytes named none of them (yet).
+fn as_one_of(s: &Snapshot, place: &Classed, names: &[Name], heard: &Heard, ask: Ask) -> Result<Connect, Denial> {
+    let denied = names.iter().find_map(|name| denied_by_any(s, name, ask));
+    match (unbound(s, place, heard, ask), heard, denied) {
+        (outcome, Heard::Name { .. }, _) => outcome,
+        (Err(denial), _, _) if is_miss(&denial) => ambiguous(names, s, place, heard, ask),
+        // one of the names is denied, so even where the address is permitted the flow must say which it wants
+        (Ok(Connect::Dial(_)), Heard::NotYet, Some(_)) if ask.protocol == Protocol::Tcp => {
+            Ok(Connect::Hear(Speaks::Any))
+        }
+        (Ok(Connect::Dial(_)), _, Some(denial)) => Err(denial),
+        (outcome, _, _) => outcome,
+    }
+}
+
+fn denied_by_any(s: &Snapshot, name: &Name, ask: Ask) -> Option<Denial> {
+    s.layers().iter().find_map(|layer| layer.name_denial(name, ask))
 }
 
 /// Whether a denial only means that nothing permits, so that another ground may still do.
@@ -134,13 +170,12 @@ fn is_miss(denial: &Denial) -> bool {
     matches!(denial.reason, NameNotAllowed | PortNotAllowed | ProtocolNotAllowed | AddressNotAllowed)
 }
 
-/// Several names lead here: worth hearing only if at least one of them would pass.
+/// Nothing but a name could permit this: worth hearing only if at least one of the names would pass.
 fn ambiguous(names: &[Name], s: &Snapshot, place: &Classed, heard: &Heard, ask: Ask) -> Result<Connect, Denial> {
     let mut first = None;
     for name in names {
         match (to_name(s, name, Some(&[place.address]), ask), heard) {
             (Ok(_), Heard::NotYet) if ask.protocol == Protocol::Tcp => return Ok(Connect::Hear(Speaks::Any)),
-            (Ok(_), Heard::Name { .. }) => return Err(Denial::fixed(Reason::AddressNotAllowed).of_class(place.class())),
             (Ok(_), _) => return Err(Denial::fixed(Reason::NameAmbiguous).of_class(place.class())),
             (Err(denial), _) => first = first.or(Some(denial)),
         }
@@ -246,7 +281,6 @@ fn by_heard_name(layer: &Layer, place: &Classed, heard: &Heard, ask: Ask) -> Res
     }
 }
 
-/// All layers permit: what they say about bytes is combined and the permit is made.
 fn dial(
     s: &Snapshot,
     name: Option<&Name>,
@@ -254,6 +288,17 @@ fn dial(
     grants: &[Grant],
     ask: Ask,
 ) -> Result<Connect, Denial> {
+    make_ground(s, name, places, grants, ask).map(|ground| Connect::Dial(DialPermit { ground }))
+}
+
+/// All layers permit: what they say about bytes is combined.
+fn make_ground(
+    s: &Snapshot,
+    name: Option<&Name>,
+    places: &[Classed],
+    grants: &[Grant],
+    ask: Ask,
+) -> Result<Ground, Denial> {
     let mut speaks = Speaks::Any;
     for (layer, grant) in s.layers().iter().zip(grants) {
         let wanted = grant.speech.speaks().unwrap_or(Speaks::Any);
@@ -268,7 +313,7 @@ fn dial(
             addresses.push(place.address);
         }
     }
-    let ground = Ground {
+    Ok(Ground {
         direction: Direction::Egress,
         name: name.cloned(),
         addresses,
@@ -278,8 +323,7 @@ fn dial(
         class: places.first().map(Classed::class),
         rules: rules_of(s, grants),
         hash: s.hash(),
-    };
-    Ok(Connect::Dial(DialPermit { ground }))
+    })
 }
 
 /// Layer, policy and line for the record.
@@ -312,10 +356,6 @@ fn ingress(s: &Snapshot, address: IpAddr, ask: Ask) -> Result<Connect, Denial> {
             None => return Err(layer.deny(Reason::PortNotAllowed, entries.first().map(|entry| &entry.at))),
         }
     }
-    match dial(s, None, &[place], &grants, ask)? {
-        Connect::Dial(DialPermit { ground }) => {
-            Ok(Connect::Dial(DialPermit { ground: Ground { direction: Direction::Ingress, ..ground } }))
-        }
-        other => Ok(other),
-    }
+    let ground = make_ground(s, None, &[place], &grants, ask)?;
+    Ok(Connect::Dial(DialPermit { ground: Ground { direction: Direction::Ingress, ..ground } }))
 }

@@ -7,8 +7,11 @@
 //! torn line is an error with its place, never a smaller set of leases.
 
 mod file;
+mod memo;
 mod pace;
 mod pool;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,6 +23,7 @@ use netpolicy::reason::Reason;
 
 use crate::limits::Ledger;
 use file::{Fact, File};
+pub use memo::Memo;
 pub use pace::{InFlight, Pace, Paces};
 pub use pool::LeasePools;
 
@@ -84,6 +88,7 @@ pub struct Leases {
     state: RwLock<State>,
     file: Mutex<File>,
     pace: Pace,
+    memo: Memo,
 }
 
 impl Leases {
@@ -97,6 +102,7 @@ impl Leases {
             state: RwLock::new(state),
             file: Mutex::new(file),
             pace: Pace::default(),
+            memo: Memo::default(),
         })
     }
 
@@ -105,9 +111,22 @@ impl Leases {
         &self.pace
     }
 
+    /// What this network was permitted a moment ago.
+    pub fn memo(&self) -> &Memo {
+        &self.memo
+    }
+
     /// The name behind a synthetic address.
     pub fn find(&self, address: IpAddr) -> Option<Name> {
         self.read().by_address.get(&address.to_canonical()).cloned()
+    }
+
+    /// Whether an address comes from the pools, handed out or not.
+    pub fn in_pool(&self, address: IpAddr) -> bool {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => self.pools.v4.contains(&v4),
+            IpAddr::V6(v6) => self.pools.v6.contains(&v6),
+        }
     }
 
     /// Names bound to a real address (`names: real`).

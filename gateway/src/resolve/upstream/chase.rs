@@ -16,8 +16,9 @@ use super::{Found, LONGEST_NEGATIVE_TTL, LONGEST_TTL, LookupError, Resolver, Wha
 const MOST_QUESTIONS: usize = 8;
 /// Aliases in one chain (DNS-06).
 const MOST_ALIASES: usize = 16;
-/// Records of one type at one name.
-const MOST_RECORDS: usize = 256;
+/// Records of one type at one name that are kept; more add nothing for a client and cost memory (DNS-42). Those that
+/// are kept are those that are judged, leased, bound and answered.
+const MOST_RECORDS: usize = 64;
 /// Everything about one type of one name, aliases and retries included: shorter than any client's patience.
 const LONGEST: Duration = Duration::from_secs(6);
 
@@ -129,16 +130,15 @@ fn end_of(reply: &Reply, chain: &Chain, kind: RecordType, no_alias: bool) -> Opt
             ttl,
         });
     }
-    let negative = reply.negative.unwrap_or(0).clamp(1, LONGEST_NEGATIVE_TTL);
+    let negative = reply.negative.unwrap_or(LONGEST_NEGATIVE_TTL);
     match reply.code {
-        ResponseCode::NXDomain => Some(Chased {
-            what: What::NoName,
-            ttl: negative,
-        }),
-        _ if no_alias || reply.negative.is_some() => Some(Chased {
-            what: What::NoData,
-            ttl: negative,
-        }),
+        ResponseCode::NXDomain => {
+            Some(Chased { what: What::NoName, ttl: negative.clamp(1, LONGEST_NEGATIVE_TTL) })
+        }
+        // a name that exists seldom gains a family: kept as long as records are, told for a few seconds
+        _ if no_alias || reply.negative.is_some() => {
+            Some(Chased { what: What::NoData, ttl: negative.clamp(1, chain.ttl.max(1)) })
+        }
         _ => None,
     }
 }
