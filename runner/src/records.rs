@@ -106,7 +106,10 @@ impl Records {
 async fn head(gateway: &Client) -> Result<u64, ClientError> {
     let counters = gateway.counters().await?;
     let missing = || ClientError::Malformed("the counters lack `records`".to_owned());
-    counters.get("records").and_then(serde_json::Value::as_u64).ok_or_else(missing)
+    counters
+        .get("records")
+        .and_then(serde_json::Value::as_u64)
+        .ok_or_else(missing)
 }
 
 fn network_of(entry: &Entry) -> Option<&NetworkId> {
