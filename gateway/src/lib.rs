@@ -9,6 +9,7 @@
 //! Refuses to own: the container engine, people, the store. Failure stance: closed; what cannot be verified seals.
 
 pub mod context;
+pub mod control;
 pub mod limits;
 pub mod network;
 pub mod record;

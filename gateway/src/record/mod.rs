@@ -4,6 +4,22 @@ pub mod entry;
 
 pub use entry::Entry;
 
+/// One line of the journal.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Line {
+    /// Position in the chain, from 1, without holes.
+    pub seq: u64,
+    /// Milliseconds since the epoch.
+    pub t: i64,
+    /// Hash of the line before.
+    pub prev: String,
+    /// SHA-256 over `prev` and this line without its two hashes.
+    pub hash: String,
+    /// What happened.
+    #[serde(flatten)]
+    pub entry: Entry,
+}
+
 /// The hash-chained journal.
 #[derive(Debug)]
 pub struct Journal {}

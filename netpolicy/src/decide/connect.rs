@@ -1,0 +1,321 @@
+//! [`decide_connect`]: whether, and to which addresses, a flow may be dialled.
+//!
+//! A name is judged by the rules that name it and then by all its addresses; a bare address by `cidr` rules and classes,
+//! or, where only a name can tell, by the name that its first bytes carry. What was checked is what the permit holds.
+
+use std::net::IpAddr;
+
+use super::layer::{Ask, Classed, Grant};
+use super::permit::{DialPermit, Ground};
+use super::snapshot::{Layer, LayerKind, Snapshot};
+use super::speech::{Speech, both};
+use super::{Connect, Denial, Destination, Direction, Heard, Intent};
+use crate::addr::{AddressBook, Class};
+use crate::ids::UnixSeconds;
+use crate::name::Name;
+use crate::policy::{NetworkMode, Protocol, Speaks};
+use crate::reason::Reason;
+
+/// What the note of a denial says about Sallyport's own listeners.
+const OWN: &str = "this is Sallyport's own listener; no policy opens it";
+
+/// Decides whether (and to which addresses) a flow may be dialled.
+pub fn decide_connect(s: &Snapshot, intent: &Intent, now: UnixSeconds) -> Connect {
+    let ask = Ask { port: intent.port, protocol: intent.protocol, now };
+    let outcome = match (intent.direction, &intent.to) {
+        (Direction::Ingress, Destination::Address { address, .. }) => ingress(s, *address, ask),
+        // the gateway reaches into a sandbox by address only: a name could lead elsewhere
+        (Direction::Ingress, Destination::Name { .. }) => Err(Denial::fixed(Reason::AddressNotAllowed)),
+        (Direction::Egress, Destination::Name { name, answers }) => to_name(s, name, answers.as_deref(), ask),
+        (Direction::Egress, Destination::Address { address, bound, heard }) => {
+            let place = Classed::new(s.book(), *address);
+            never(s, &place, ask).map_or_else(|| to_address(s, &place, bound, heard, ask), Err)
+        }
+    };
+    outcome.unwrap_or_else(Connect::Deny)
+}
+
+/// A denial that holds under every policy: metadata, loopback, multicast, the gateway, own listeners.
+fn never(s: &Snapshot, place: &Classed, ask: Ask) -> Option<Denial> {
+    let reason = match place.class() {
+        Class::Metadata => Reason::AddressMetadata,
+        Class::Loopback => Reason::AddressLoopback,
+        Class::Multicast => Reason::AddressMulticast,
+        Class::Gateway => Reason::AddressGateway,
+        Class::Host if s.own().ports.contains(&ask.port) => {
+            return Some(Denial::fixed(Reason::AddressHost).of_class(Class::Host).noted(OWN));
+        }
+        Class::Host | Class::Public | Class::Private | Class::Special => return None,
+    };
+    Some(Denial::fixed(reason).of_class(place.class()))
+}
+
+/// A name that is refused under every policy. Shared with look-ups, so that nothing is ever asked for it.
+pub(super) fn never_name(s: &Snapshot, name: &Name) -> Option<Denial> {
+    if AddressBook::is_metadata_name(name) {
+        return Some(Denial::fixed(Reason::AddressMetadata).of_class(Class::Metadata));
+    }
+    s.own().names.contains(name).then(|| Denial::fixed(Reason::NameDenied).noted(OWN))
+}
+
+/// Without any layer there is nobody who permits.
+fn no_layers() -> Denial {
+    Denial::fixed(Reason::NetworkNone)
+}
+
+fn to_name(s: &Snapshot, name: &Name, answers: Option<&[IpAddr]>, ask: Ask) -> Result<Connect, Denial> {
+    if let Some(denial) = never_name(s, name) {
+        return Err(denial);
+    }
+    let grants = s.layers().iter().map(|layer| layer.judge_name(name, ask)).collect::<Result<Vec<_>, _>>()?;
+    let Some(answers) = answers else {
+        return if grants.is_empty() { Err(no_layers()) } else { Ok(Connect::LookUp(name.clone())) };
+    };
+    if answers.is_empty() {
+        return Err(Denial::fixed(Reason::NameUnresolvable));
+    }
+    let places: Vec<Classed> = answers.iter().map(|address| Classed::new(s.book(), *address)).collect();
+    // what is never reachable is reported before any layer's opinion on another answer
+    for place in &places {
+        if let Some(denial) = never(s, place, ask) {
+            return Err(Denial { reason: Reason::NameResolvesToForbidden, ..denial });
+        }
+    }
+    let mut granted = Vec::with_capacity(grants.len());
+    for (layer, grant) in s.layers().iter().zip(grants) {
+        granted.push(judge_answers(s, layer, grant, &places, ask)?);
+    }
+    dial(s, Some(name), &places, &granted, ask)
+}
+
+/// All answers of a permitted name in one layer; `cidr` entries may still say how bytes are judged.
+fn judge_answers(s: &Snapshot, layer: &Layer, grant: Grant, places: &[Classed], ask: Ask) -> Result<Grant, Denial> {
+    for place in places {
+        if let Some(denial) = layer.address_denial(place, ask) {
+            return Err(denial);
+        }
+        if layer.class_gate(place, ask, s.book()).is_err() {
+            return Err(layer.deny(Reason::NameResolvesToForbidden, Some(&grant.rule)).of_class(place.class()));
+        }
+    }
+    let unsaid = grant.speech == Speech::Unsaid;
+    let nets = places.iter().filter(|_| unsaid).filter_map(|place| layer.net_grant(place.address, ask));
+    Ok(nets.fold(grant, |grant, net| Grant { speech: grant.speech.within_layer(net.speech), ..grant }))
+}
+
+/// An address, with the names that `names: real` answered for it in this network.
+fn to_address(s: &Snapshot, place: &Classed, bound: &[Name], heard: &Heard, ask: Ask) -> Result<Connect, Denial> {
+    match (bound, heard) {
+        ([], _) => unbound(s, place, heard, ask),
+        ([name], _) => as_bound(s, place, name, heard, ask),
+        (several, Heard::Name { name, .. }) if several.contains(name) => as_bound(s, place, name, heard, ask),
+        (several, _) => match (unbound(s, place, heard, ask), heard) {
+            (Err(denial), heard) if is_miss(&denial) => ambiguous(several, s, place, heard, ask),
+            (outcome, _) => outcome,
+        },
+    }
+}
+
+/// A flow to the address of one bound name is a flow to that name; the address alone may still be permitted.
+fn as_bound(s: &Snapshot, place: &Classed, name: &Name, heard: &Heard, ask: Ask) -> Result<Connect, Denial> {
+    match to_name(s, name, Some(&[place.address]), ask) {
+        Err(denial) if is_miss(&denial) => match unbound(s, place, heard, ask) {
+            // the reason that speaks of the name helps more
+            Err(other) if is_miss(&other) => Err(denial),
+            outcome => outcome,
+        },
+        outcome => outcome,
+    }
+}
+
+/// Whether a denial only means that nothing permits, so that another ground may still do.
+fn is_miss(denial: &Denial) -> bool {
+    use Reason::{AddressNotAllowed, NameNotAllowed, PortNotAllowed, ProtocolNotAllowed};
+    matches!(denial.reason, NameNotAllowed | PortNotAllowed | ProtocolNotAllowed | AddressNotAllowed)
+}
+
+/// Several names lead here: worth hearing only if at least one of them would pass.
+fn ambiguous(names: &[Name], s: &Snapshot, place: &Classed, heard: &Heard, ask: Ask) -> Result<Connect, Denial> {
+    let mut first = None;
+    for name in names {
+        match (to_name(s, name, Some(&[place.address]), ask), heard) {
+            (Ok(_), Heard::NotYet) if ask.protocol == Protocol::Tcp => return Ok(Connect::Hear(Speaks::Any)),
+            (Ok(_), Heard::Name { .. }) => return Err(Denial::fixed(Reason::AddressNotAllowed).of_class(place.class())),
+            (Ok(_), _) => return Err(Denial::fixed(Reason::NameAmbiguous).of_class(place.class())),
+            (Err(denial), _) => first = first.or(Some(denial)),
+        }
+    }
+    Err(first.unwrap_or_else(|| Denial::fixed(Reason::NameAmbiguous)))
+}
+
+/// One layer's word on a bare address.
+enum Word {
+    /// Permitted; `named` if the heard name, with the address among its answers, is what permits it.
+    Permit { grant: Grant, named: bool },
+    /// Only a name can tell.
+    Hear(Speaks),
+    /// The heard name would permit, if the address is among its answers.
+    LookUp,
+}
+
+fn unbound(s: &Snapshot, place: &Classed, heard: &Heard, ask: Ask) -> Result<Connect, Denial> {
+    if let Heard::Name { name, .. } = heard
+        && let Some(denial) = never_name(s, name)
+    {
+        return Err(denial);
+    }
+    let words = s.layers().iter().map(|layer| judge_address(s, layer, place, heard, ask));
+    let words = words.collect::<Result<Vec<_>, _>>()?;
+    if words.is_empty() {
+        return Err(no_layers());
+    }
+    let hear = words.iter().filter_map(|word| if let Word::Hear(speaks) = word { Some(*speaks) } else { None });
+    if let Some(speaks) = hear.reduce(|a, b| both(a, b).unwrap_or(Speaks::Any)) {
+        return Ok(Connect::Hear(speaks));
+    }
+    let heard_name = if let Heard::Name { name, .. } = heard { Some(name) } else { None };
+    if let Some(name) = heard_name
+        && words.iter().any(|word| matches!(word, Word::LookUp))
+    {
+        return Ok(Connect::LookUp(name.clone()));
+    }
+    let mut bound_name = None;
+    let mut grants = Vec::with_capacity(words.len());
+    for word in words {
+        let Word::Permit { grant, named } = word else { continue };
+        bound_name = if named { heard_name } else { bound_name };
+        grants.push(grant);
+    }
+    dial(s, bound_name, std::slice::from_ref(place), &grants, ask)
+}
+
+fn judge_address(s: &Snapshot, layer: &Layer, place: &Classed, heard: &Heard, ask: Ask) -> Result<Word, Denial> {
+    if layer.policy().network == NetworkMode::None {
+        return Err(layer.deny(Reason::NetworkNone, None));
+    }
+    if let Some(denial) = layer.address_denial(place, ask) {
+        return Err(denial);
+    }
+    layer.class_gate(place, ask, s.book()).map_err(|reason| layer.deny(reason, None).of_class(place.class()))?;
+    let by_net = layer.net_grant(place.address, ask);
+    match (layer.policy().network, by_net) {
+        (NetworkMode::Internet, by_net) => in_internet(layer, by_net, heard, ask),
+        (_, Some(grant)) => match heard {
+            Heard::Name { name, .. } => layer.name_denial(name, ask).map_or(Ok(()), Err),
+            Heard::NotYet | Heard::Nothing => Ok(()),
+        }
+        .map(|()| Word::Permit { grant, named: false }),
+        (_, None) => by_heard_name(layer, place, heard, ask),
+    }
+}
+
+/// `network: internet`: the address is permitted; a name matters only where an entry could deny it.
+fn in_internet(layer: &Layer, by_net: Option<Grant>, heard: &Heard, ask: Ask) -> Result<Word, Denial> {
+    let grant = by_net.unwrap_or_else(|| Grant { rule: layer.policy().network_at.clone(), speech: Speech::Unsaid });
+    match heard {
+        Heard::NotYet if layer.index.deny.host_could_apply(ask.port, ask.protocol, ask.now).is_some() => {
+            Ok(Word::Hear(Speaks::Any))
+        }
+        Heard::NotYet | Heard::Nothing => Ok(Word::Permit { grant, named: false }),
+        Heard::Name { name, .. } => match layer.name_denial(name, ask) {
+            Some(denial) => Err(denial),
+            None => Ok(Word::Permit { grant, named: false }),
+        },
+    }
+}
+
+/// `network: domains` without a `cidr` entry: only a permitted name that leads to this very address opens it.
+fn by_heard_name(layer: &Layer, place: &Classed, heard: &Heard, ask: Ask) -> Result<Word, Denial> {
+    match heard {
+        // a datagram carries no name that a door could wait for
+        Heard::NotYet if ask.protocol == Protocol::Tcp => {
+            match layer.index.allow.host_could_apply(ask.port, ask.protocol, ask.now) {
+                Some(speaks) => Ok(Word::Hear(speaks)),
+                None => Err(layer.address_miss(place, ask)),
+            }
+        }
+        Heard::NotYet | Heard::Nothing => Err(layer.address_miss(place, ask)),
+        Heard::Name { name, answers } => {
+            let grant = layer.judge_name(name, ask)?;
+            match answers {
+                None => Ok(Word::LookUp),
+                Some(answers) if answers.contains(&place.address) => Ok(Word::Permit { grant, named: true }),
+                Some(_) => Err(layer.address_miss(place, ask)),
+            }
+        }
+    }
+}
+
+/// All layers permit: what they say about bytes is combined and the permit is made.
+fn dial(
+    s: &Snapshot,
+    name: Option<&Name>,
+    places: &[Classed],
+    grants: &[Grant],
+    ask: Ask,
+) -> Result<Connect, Denial> {
+    let mut speaks = Speaks::Any;
+    for (layer, grant) in s.layers().iter().zip(grants) {
+        let wanted = grant.speech.speaks().unwrap_or(Speaks::Any);
+        speaks = both(speaks, wanted).ok_or_else(|| layer.deny(Reason::ProtocolNotAllowed, Some(&grant.rule)))?;
+    }
+    if grants.is_empty() || grants.len() != s.layers().len() {
+        return Err(no_layers());
+    }
+    let mut addresses: Vec<IpAddr> = Vec::with_capacity(places.len());
+    for place in places {
+        if !addresses.contains(&place.address) {
+            addresses.push(place.address);
+        }
+    }
+    let ground = Ground {
+        direction: Direction::Egress,
+        name: name.cloned(),
+        addresses,
+        port: ask.port,
+        protocol: ask.protocol,
+        speaks,
+        class: places.first().map(Classed::class),
+        rules: rules_of(s, grants),
+        hash: s.hash(),
+    };
+    Ok(Connect::Dial(DialPermit { ground }))
+}
+
+/// Layer, policy and line for the record.
+pub(super) fn rules_of(s: &Snapshot, grants: &[Grant]) -> Vec<(LayerKind, String, crate::policy::Place)> {
+    let layers = s.layers().iter();
+    layers.zip(grants).map(|(layer, grant)| (layer.kind(), layer.policy().name.clone(), grant.rule.clone())).collect()
+}
+
+/// The way in: only ports that an `ingress` entry of the job names, and of every other layer that has any.
+fn ingress(s: &Snapshot, address: IpAddr, ask: Ask) -> Result<Connect, Denial> {
+    let place = Classed::new(s.book(), address);
+    // sandboxes live in the gateway's pools; anything else is no way in
+    if place.class() != Class::Gateway {
+        return Err(Denial::fixed(Reason::AddressNotAllowed).of_class(place.class()));
+    }
+    if s.job().is_none() {
+        return Err(no_layers());
+    }
+    if ask.protocol != Protocol::Tcp {
+        return Err(Denial::fixed(Reason::ProtocolNotAllowed));
+    }
+    let mut grants = Vec::new();
+    for layer in s.layers() {
+        let entries = &layer.policy().ingress;
+        let entry = entries.iter().find(|entry| entry.ports.contains(ask.port));
+        let silent_floor = entries.is_empty() && layer.kind() != LayerKind::Job;
+        match entry {
+            Some(entry) => grants.push(Grant { rule: entry.at.clone(), speech: Speech::Unsaid }),
+            None if silent_floor => grants.push(Grant { rule: layer.policy().network_at.clone(), speech: Speech::Unsaid }),
+            None => return Err(layer.deny(Reason::PortNotAllowed, entries.first().map(|entry| &entry.at))),
+        }
+    }
+    match dial(s, None, &[place], &grants, ask)? {
+        Connect::Dial(DialPermit { ground }) => {
+            Ok(Connect::Dial(DialPermit { ground: Ground { direction: Direction::Ingress, ..ground } }))
+        }
+        other => Ok(other),
+    }
+}
