@@ -39,3 +39,9 @@ pub fn now() -> UnixSeconds {
     let elapsed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     UnixSeconds(i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX))
 }
+
+/// Wall-clock milliseconds, for the record.
+pub fn now_ms() -> i64 {
+    let elapsed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
+}

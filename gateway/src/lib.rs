@@ -10,9 +10,12 @@
 
 pub mod context;
 pub mod control;
+pub mod detect;
 pub mod limits;
+pub mod listen;
 pub mod network;
 pub mod record;
+pub mod relay;
 pub mod resolve;
 pub mod tasks;
 pub mod uplink;

@@ -10,6 +10,8 @@
 pub mod api;
 pub mod client;
 pub mod descriptor;
+pub mod handover;
 
 pub use api::{AttachRequest, PolicySource, Problem};
 pub use client::{Client, ClientError};
+pub use handover::Handover;

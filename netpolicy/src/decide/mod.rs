@@ -11,6 +11,7 @@
 //!
 //! Deny beats allow; a denied address beats every name; one forbidden answer refuses all answers of a name.
 
+mod answers;
 mod bytes;
 mod connect;
 mod index;
@@ -33,6 +34,7 @@ use crate::name::{Host, Name};
 use crate::policy::{Place, Protocol, Speaks};
 use crate::reason::Reason;
 
+pub use answers::decide_answers;
 pub use bytes::decide_bytes;
 pub use connect::decide_connect;
 pub use lookup::decide_lookup;
