@@ -1,7 +1,7 @@
 //! The class of an address, from the tables and from what the gateway knows about its surroundings.
 //!
-//! Precedence: metadata; the gateway's pools; loopback and multicast; the host's own addresses; special blocks and
-//! embeddings; on-link and routed prefixes; the rest of the table. Inputs only ever take reach away: a local prefix
+//! Precedence: metadata; the gateway's pools; loopback and multicast (each also when embedded); the host's own
+//! addresses; special blocks and embeddings; on-link and routed prefixes; the rest of the table. Inputs only ever take reach away: a local prefix
 //! turns public into private and nothing else, a learnt NAT64 prefix gives an address the class of the one inside it.
 //! Every input applies to the embedded address as well.
 
@@ -72,10 +72,17 @@ impl AddressBook {
         let address = address.to_canonical();
         let mut forms = vec![address];
         if let IpAddr::V6(v6) = address {
-            forms.extend(self.nat64.iter().filter_map(|prefix| embedding::in_nat64(prefix, v6)).map(IpAddr::V4));
+            forms.extend(
+                self.nat64
+                    .iter()
+                    .filter_map(|prefix| embedding::in_nat64(prefix, v6))
+                    .map(IpAddr::V4),
+            );
             match embedding::of(v6) {
                 Some(Embedding::WellKnown(inner)) => forms.push(inner.into()),
-                Some(Embedding::Other { inner, .. }) => forms.extend(inner.into_iter().map(IpAddr::V4)),
+                Some(Embedding::Other { inner, .. }) => {
+                    forms.extend(inner.into_iter().map(IpAddr::V4))
+                }
                 None => {}
             }
         }
@@ -84,46 +91,63 @@ impl AddressBook {
 
     fn classify_v4(&self, address: Ipv4Addr) -> Classified {
         let row = TABLES.row(address.into());
-        self.claimed(address.into(), row).unwrap_or_else(|| self.settled(address.into(), row))
+        let claimed = self
+            .never(address.into(), row)
+            .or_else(|| self.own(address.into()));
+        claimed.unwrap_or_else(|| self.settled(address.into(), row))
     }
 
+    /// A host address stays one in any form (its closed ports depend on that), unless it embeds what is never reachable.
     fn classify_v6(&self, address: Ipv6Addr) -> Classified {
         let row = TABLES.row(address.into());
-        if let Some(claimed) = self.claimed(address.into(), row) {
-            return claimed;
+        if let Some(never) = self.never(address.into(), row) {
+            return never;
         }
-        match embedding::of(address) {
-            Some(Embedding::WellKnown(inner)) => self.well_known(address, inner, row),
-            other => match (self.learnt(address), other) {
-                (Some((prefix, inner)), _) => self.translated(address, prefix.prefix_len(), inner),
-                (None, Some(Embedding::Other { inner, isatap })) => {
-                    let label = if isatap { "ISATAP" } else { row.label };
-                    self.strictest(&inner, label)
-                }
-                _ => self.settled(address.into(), row),
-            },
+        match self.carried(address, row) {
+            Some(carried) if carried.reach == Reach::Never => carried,
+            carried => self
+                .own(address.into())
+                .or(carried)
+                .unwrap_or_else(|| self.settled(address.into(), row)),
         }
     }
 
-    /// What beats everything that depends on a prefix being local or an address being embedded.
-    fn claimed(&self, address: IpAddr, row: Row) -> Option<Classified> {
+    /// The class that an embedded IPv4 address gives, if there is one.
+    fn carried(&self, address: Ipv6Addr, row: Row) -> Option<Classified> {
+        match (embedding::of(address), self.learnt(address)) {
+            (Some(Embedding::WellKnown(inner)), _) => Some(self.well_known(address, inner, row)),
+            (_, Some((prefix, inner))) => {
+                Some(self.translated(address, prefix.prefix_len(), inner))
+            }
+            (Some(Embedding::Other { inner, isatap }), None) => {
+                Some(self.strictest(&inner, if isatap { "ISATAP" } else { row.label }))
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// What no policy opens, by the address itself.
+    fn never(&self, address: IpAddr, row: Row) -> Option<Classified> {
         let within = |nets: &[IpNet]| nets.iter().any(|net| net.contains(&address));
         if let Some(label) = TABLES.metadata(address) {
             return Some(Classified::new(Class::Metadata, label));
         }
         if within(&self.metadata) {
-            return Some(Classified::new(Class::Metadata, "configured metadata address"));
+            return Some(Classified::new(
+                Class::Metadata,
+                "configured metadata address",
+            ));
         }
         if within(&self.gateway) {
             return Some(Classified::new(Class::Gateway, "gateway pool"));
         }
-        if matches!(row.class, Class::Loopback | Class::Multicast) {
-            return Some(Classified::new(row.class, row.label));
-        }
-        if self.host.iter().any(|host| host.to_canonical() == address) {
-            return Some(Classified::new(Class::Host, "address of the host"));
-        }
-        None
+        let is_never = matches!(row.class, Class::Loopback | Class::Multicast);
+        is_never.then(|| Classified::new(row.class, row.label))
+    }
+
+    fn own(&self, address: IpAddr) -> Option<Classified> {
+        let is_own = self.host.iter().any(|host| host.to_canonical() == address);
+        is_own.then(|| Classified::new(Class::Host, "address of the host"))
     }
 
     /// The table's class, where a local prefix makes public private.
@@ -136,7 +160,10 @@ impl AddressBook {
     }
 
     fn learnt(&self, address: Ipv6Addr) -> Option<(&Ipv6Net, Ipv4Addr)> {
-        let inside = self.nat64.iter().filter_map(|prefix| Some((prefix, embedding::in_nat64(prefix, address)?)));
+        let inside = self
+            .nat64
+            .iter()
+            .filter_map(|prefix| Some((prefix, embedding::in_nat64(prefix, address)?)));
         inside.max_by_key(|(prefix, _)| prefix.prefix_len())
     }
 
@@ -145,7 +172,8 @@ impl AddressBook {
     fn translated(&self, address: Ipv6Addr, length: u8, inner: Ipv4Addr) -> Classified {
         let found = self.classify_v4(inner).unwrapped(inner);
         let shadows = |net: &IpNet| {
-            let longer = net.prefix_len() > length || (net.prefix_len() == length && length < WELL_KNOWN_NAT64);
+            let longer = net.prefix_len() > length
+                || (net.prefix_len() == length && length < WELL_KNOWN_NAT64);
             longer && net.contains(&IpAddr::V6(address))
         };
         if found.class == Class::Public && self.local.iter().any(shadows) {
@@ -157,18 +185,30 @@ impl AddressBook {
     fn well_known(&self, address: Ipv6Addr, inner: Ipv4Addr, row: Row) -> Classified {
         let found = self.translated(address, WELL_KNOWN_NAT64, inner);
         match found.class {
-            Class::Public | Class::Metadata | Class::Loopback | Class::Multicast | Class::Gateway => found,
-            Class::Private | Class::Host | Class::Special => {
-                Classified { class: Class::Special, reach: Reach::Never, label: row.label, embedded: Some(inner) }
-            }
+            Class::Public
+            | Class::Metadata
+            | Class::Loopback
+            | Class::Multicast
+            | Class::Gateway => found,
+            Class::Private | Class::Host | Class::Special => Classified {
+                class: Class::Special,
+                reach: Reach::Never,
+                label: row.label,
+                embedded: Some(inner),
+            },
         }
     }
 
     /// Special, or what is never reachable when something such is embedded.
     fn strictest(&self, inner: &[Ipv4Addr], label: &'static str) -> Classified {
-        let mut never = inner.iter().map(|&inner| self.classify_v4(inner).unwrapped(inner));
-        let special = Classified { embedded: inner.first().copied(), ..Classified::new(Class::Special, label) };
-        let inside: Vec<_> = never.by_ref().filter(|found| found.reach == Reach::Never).collect();
+        let special = Classified {
+            embedded: inner.first().copied(),
+            ..Classified::new(Class::Special, label)
+        };
+        let found = inner
+            .iter()
+            .map(|&inner| self.classify_v4(inner).unwrapped(inner));
+        let inside: Vec<_> = found.filter(|found| found.reach == Reach::Never).collect();
         let metadata = inside.iter().find(|found| found.class == Class::Metadata);
         metadata.or(inside.first()).cloned().unwrap_or(special)
     }

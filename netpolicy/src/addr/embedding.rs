@@ -26,13 +26,7 @@ pub(super) fn of(address: Ipv6Addr) -> Option<Embedding> {
     let bits = address.to_bits();
     let mut inner = match address.segments() {
         [0x64, 0xff9b, 0, 0, 0, 0, ..] => return Some(Embedding::WellKnown(low(bits))),
-        // local-use NAT64 (RFC 8215): the site chooses the length, so every reading counts, and the plain middle bits
-        [0x64, 0xff9b, 1, ..] => {
-            let readings = NAT64_LENGTHS.iter().filter(|&&length| length >= 48);
-            let mut all: Vec<_> = readings.map(|&length| nat64(bits, length)).collect();
-            all.push(low(bits >> 32));
-            all
-        }
+        [0x64, 0xff9b, 1, ..] => local_use(bits),
         // IPv4-compatible (RFC 4291) and IPv4-translated (RFC 2765)
         [0, 0, 0, 0, 0 | 0xffff, 0, ..] => vec![low(bits)],
         // Teredo (RFC 4380): server, and client with its bits inverted
@@ -46,6 +40,21 @@ pub(super) fn of(address: Ipv6Addr) -> Option<Embedding> {
         inner.push(low(bits));
     }
     (!inner.is_empty()).then_some(Embedding::Other { inner, isatap })
+}
+
+/// Local-use NAT64 (RFC 8215): the site chooses the length, so every reading counts, and the plain middle bits. Zeros
+/// are what the readings of the wrong length mostly give, so 0.0.0.0/8 counts only when nothing else is there.
+fn local_use(bits: u128) -> Vec<Ipv4Addr> {
+    let lengths = NAT64_LENGTHS.iter().filter(|&&length| length >= 48);
+    let readings = lengths
+        .map(|&length| nat64(bits, length))
+        .chain([low(bits >> 32)]);
+    let telling: Vec<_> = readings.filter(|inner| inner.octets()[0] != 0).collect();
+    if telling.is_empty() {
+        vec![low(bits)]
+    } else {
+        telling
+    }
 }
 
 /// The address inside an address of a learnt NAT64 prefix; `None` outside it or for a length that RFC 6052 lacks.
@@ -91,8 +100,16 @@ mod tests {
         ] {
             let prefix: Ipv6Net = prefix.parse().unwrap();
             let address: Ipv6Addr = address.parse().unwrap();
-            assert_eq!(in_nat64(&prefix, address), Some(Ipv4Addr::new(192, 0, 2, 33)), "{prefix}");
-            assert_eq!(in_nat64(&prefix, "2001:db9::1".parse().unwrap()), None, "{prefix}");
+            assert_eq!(
+                in_nat64(&prefix, address),
+                Some(Ipv4Addr::new(192, 0, 2, 33)),
+                "{prefix}"
+            );
+            assert_eq!(
+                in_nat64(&prefix, "2001:db9::1".parse().unwrap()),
+                None,
+                "{prefix}"
+            );
         }
         let odd: Ipv6Net = "2001:db8::/44".parse().unwrap();
         assert_eq!(in_nat64(&odd, "2001:db8::1".parse().unwrap()), None);
@@ -100,7 +117,13 @@ mod tests {
 
     #[test]
     fn plain_addresses_embed_nothing() {
-        for plain in ["2606:4700::1", "fd00::5efe:1:a00:1", "64:ff9b:2::a00:1", "2003:a00:1::1", "fe80::1"] {
+        for plain in [
+            "2606:4700::1",
+            "fd00::5efe:1:a00:1",
+            "64:ff9b:2::a00:1",
+            "2003:a00:1::1",
+            "fe80::1",
+        ] {
             assert_eq!(of(plain.parse().unwrap()), None, "{plain}");
         }
     }

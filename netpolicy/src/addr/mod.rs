@@ -84,10 +84,18 @@ pub struct Classified {
 
 impl Classified {
     const fn new(class: Class, label: &'static str) -> Self {
-        Self { class, reach: class.reach(), label, embedded: None }
+        Self {
+            class,
+            reach: class.reach(),
+            label,
+            embedded: None,
+        }
     }
 
     const fn unwrapped(self, embedded: Ipv4Addr) -> Self {
-        Self { embedded: Some(embedded), ..self }
+        Self {
+            embedded: Some(embedded),
+            ..self
+        }
     }
 }

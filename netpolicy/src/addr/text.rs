@@ -95,22 +95,34 @@ impl AddressError {
     /// What to write instead.
     pub const fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            Self::Empty | Self::NotAnAddress => "write an address such as 203.0.113.7 or 2001:db8::1",
+            Self::Empty | Self::NotAnAddress => {
+                "write an address such as 203.0.113.7 or 2001:db8::1"
+            }
             Self::Blank => "remove the blank",
-            Self::ZoneId => "leave out '%' and what follows; link-local addresses cannot be reached",
+            Self::ZoneId => {
+                "leave out '%' and what follows; link-local addresses cannot be reached"
+            }
             Self::Brackets => "leave the brackets out",
             Self::Port => "write the port under `ports:`",
-            Self::LeadingZero | Self::EmbeddedIpv4(_) => "write plain decimal numbers without leading zeros",
-            Self::Hexadecimal | Self::SingleNumber | Self::PartCount { .. } | Self::EmptyPart | Self::OutOfRange => {
-                "write four decimal numbers from 0 to 255, as in 203.0.113.7"
+            Self::LeadingZero | Self::EmbeddedIpv4(_) => {
+                "write plain decimal numbers without leading zeros"
             }
-            Self::MalformedIpv6 => "write up to eight groups of up to four hex digits, with `::` at most once",
+            Self::Hexadecimal
+            | Self::SingleNumber
+            | Self::PartCount { .. }
+            | Self::EmptyPart
+            | Self::OutOfRange => "write four decimal numbers from 0 to 255, as in 203.0.113.7",
+            Self::MalformedIpv6 => {
+                "write up to eight groups of up to four hex digits, with `::` at most once"
+            }
             Self::LengthSyntax | Self::LengthLeadingZero | Self::Netmask => {
                 "write the number of leading bits, as in 203.0.113.0/24"
             }
             Self::LengthRange { .. } => "an IPv4 prefix has 0 to 32 bits, an IPv6 prefix 0 to 128",
             Self::ShortPrefix => "write 10.0.0.0/8, not 10/8",
-            Self::HostBits { .. } => "write the network itself, or a single address without a length",
+            Self::HostBits { .. } => {
+                "write the network itself, or a single address without a length"
+            }
             Self::BadCharacter(_) | Self::TooLong => return None,
         })
     }
@@ -123,9 +135,14 @@ pub fn parse_ip(text: &str) -> Result<IpAddr, AddressError> {
     }
     refuse_foreign_syntax(text)?;
     if text.contains(':') {
-        return text.parse::<Ipv6Addr>().map(IpAddr::V6).map_err(|_| explain_v6(text));
+        return text
+            .parse::<Ipv6Addr>()
+            .map(IpAddr::V6)
+            .map_err(|_| explain_v6(text));
     }
-    text.parse::<Ipv4Addr>().map(IpAddr::V4).map_err(|_| explain_v4(text))
+    text.parse::<Ipv4Addr>()
+        .map(IpAddr::V4)
+        .map_err(|_| explain_v4(text))
 }
 
 /// `address/len` with no host bits set; a bare address is a single-address prefix. A prefix inside `::ffff:0:0/96` is
@@ -136,13 +153,17 @@ pub fn parse_net(text: &str) -> Result<IpNet, AddressError> {
     };
     let longest = if address.contains(':') { 128 } else { 32 };
     let address = parse_ip(address).map_err(|error| match error {
-        AddressError::PartCount { parts: 2 | 3 } | AddressError::SingleNumber => AddressError::ShortPrefix,
+        AddressError::PartCount { parts: 2 | 3 } | AddressError::SingleNumber => {
+            AddressError::ShortPrefix
+        }
         other => other,
     })?;
     let length = parse_length(length, longest)?;
     let net = IpNet::new(address, length).map_err(|_| AddressError::LengthRange { longest })?;
     if net != net.trunc() {
-        return Err(AddressError::HostBits { network: net.trunc() });
+        return Err(AddressError::HostBits {
+            network: net.trunc(),
+        });
     }
     Ok(as_ipv4(net))
 }
@@ -160,12 +181,20 @@ fn parse_length(text: &str, longest: u8) -> Result<u8, AddressError> {
     if text.len() > 1 && text.starts_with('0') {
         return Err(AddressError::LengthLeadingZero);
     }
-    text.parse().ok().filter(|length| *length <= longest).ok_or(AddressError::LengthRange { longest })
+    text.parse()
+        .ok()
+        .filter(|length| *length <= longest)
+        .ok_or(AddressError::LengthRange { longest })
 }
 
 fn as_ipv4(net: IpNet) -> IpNet {
-    let (IpNet::V6(v6), Some(length)) = (net, net.prefix_len().checked_sub(96)) else { return net };
-    let inner = v6.network().to_ipv4_mapped().and_then(|inner| Ipv4Net::new(inner, length).ok());
+    let (IpNet::V6(v6), Some(length)) = (net, net.prefix_len().checked_sub(96)) else {
+        return net;
+    };
+    let inner = v6
+        .network()
+        .to_ipv4_mapped()
+        .and_then(|inner| Ipv4Net::new(inner, length).ok());
     inner.map_or(net, IpNet::V4)
 }
 
@@ -173,7 +202,10 @@ fn refuse_foreign_syntax(text: &str) -> Result<(), AddressError> {
     if text.is_empty() {
         return Err(AddressError::Empty);
     }
-    match text.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | ':'))) {
+    match text
+        .chars()
+        .find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | ':')))
+    {
         None => Ok(()),
         Some('%') => Err(AddressError::ZoneId),
         Some('[' | ']') => Err(AddressError::Brackets),
@@ -191,13 +223,19 @@ fn explain_v4(text: &str) -> AddressError {
     if parts.iter().any(is_hex) {
         return AddressError::Hexadecimal;
     }
-    if !parts.iter().all(|part| part.bytes().all(|b| b.is_ascii_digit())) {
+    if !parts
+        .iter()
+        .all(|part| part.bytes().all(|b| b.is_ascii_digit()))
+    {
         return AddressError::NotAnAddress;
     }
     if parts.iter().any(|part| part.is_empty()) {
         return AddressError::EmptyPart;
     }
-    if parts.iter().any(|part| part.len() > 1 && part.starts_with('0')) {
+    if parts
+        .iter()
+        .any(|part| part.len() > 1 && part.starts_with('0'))
+    {
         return AddressError::LeadingZero;
     }
     match parts.len() {

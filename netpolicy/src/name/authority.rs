@@ -87,7 +87,10 @@ impl Authority {
             Ok(address) => Host::Address(IpAddr::V4(address)),
             Err(_) => Host::Name(Name::parse_ascii(host.as_bytes())?),
         };
-        Ok(Self { host, port: port.map(parse_port).transpose()? })
+        Ok(Self {
+            host,
+            port: port.map(parse_port).transpose()?,
+        })
     }
 }
 
@@ -104,6 +107,9 @@ impl std::fmt::Display for Authority {
 fn parse_port(text: &str) -> Result<u16, NameError> {
     if text.is_empty() {
         return Err(NameError::PortEmpty);
+    }
+    if text.contains('/') {
+        return Err(NameError::Url);
     }
     if !text.bytes().all(|b| b.is_ascii_digit()) || (text.starts_with('0') && text.len() > 1) {
         return Err(NameError::PortSyntax);

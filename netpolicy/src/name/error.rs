@@ -114,9 +114,13 @@ impl NameError {
                 "a name has letters, digits, '-' and '_' between its dots"
             }
             Self::LeadingHyphen | Self::TrailingHyphen => "hyphens stand between letters or digits",
-            Self::LooksLikeAddress => "write addresses as `cidr:`, in plain dotted decimal (203.0.113.7) or IPv6 text",
+            Self::LooksLikeAddress => {
+                "write addresses as `cidr:`, in plain dotted decimal (203.0.113.7) or IPv6 text"
+            }
             Self::PercentCoding => "write the decoded name",
-            Self::ZoneId => "leave out '%' and what follows; link-local addresses cannot be reached",
+            Self::ZoneId => {
+                "leave out '%' and what follows; link-local addresses cannot be reached"
+            }
             Self::Brackets | Self::Bracketed(_) | Self::Unbracketed => {
                 "write [2001:db8::1]:443 in a URL or authority, 2001:db8::1 without brackets as `cidr:`"
             }
@@ -124,7 +128,9 @@ impl NameError {
             Self::Url => "write the host only; paths belong under `http:`",
             Self::UserInfo => "leave out everything up to '@'; credentials belong under `secrets:`",
             Self::Blank => "remove the blank",
-            Self::Wildcard => "*.example.com is every name below example.com at any depth; add example.com itself if it is meant",
+            Self::Wildcard => {
+                "*.example.com is every name below example.com at any depth; add example.com itself if it is meant"
+            }
             Self::WildcardAlone => "write `network: internet` for every public destination",
             Self::Invisible(_) => "retype the name; it holds a character that cannot be seen",
             Self::FoldsToAscii(_) => "write the name in plain ASCII",

@@ -27,13 +27,20 @@ struct Node<T> {
 
 impl<T> Default for Node<T> {
     fn default() -> Self {
-        Self { exact: Vec::new(), below: Vec::new(), has_descendant: false }
+        Self {
+            exact: Vec::new(),
+            below: Vec::new(),
+            has_descendant: false,
+        }
     }
 }
 
 impl<T> Default for PatternIndex<T> {
     fn default() -> Self {
-        Self { nodes: HashMap::new(), deepest_apex: 0 }
+        Self {
+            nodes: HashMap::new(),
+            deepest_apex: 0,
+        }
     }
 }
 
@@ -45,7 +52,10 @@ impl<T> PatternIndex<T> {
 
     /// Adds a value under a pattern; several values may stand under one pattern.
     pub fn insert(&mut self, pattern: &Pattern, value: T) {
-        let node = self.nodes.entry(pattern.name().as_str().into()).or_default();
+        let node = self
+            .nodes
+            .entry(pattern.name().as_str().into())
+            .or_default();
         match pattern {
             Pattern::Exact(_) => node.exact.push(value),
             Pattern::Below(apex) => {
@@ -55,23 +65,38 @@ impl<T> PatternIndex<T> {
             }
         }
         for ancestor in suffixes(pattern.name()) {
-            self.nodes.entry(ancestor.into()).or_default().has_descendant = true;
+            self.nodes
+                .entry(ancestor.into())
+                .or_default()
+                .has_descendant = true;
         }
     }
 
     /// Values whose pattern matches: those of the exact name first, then from the nearest apex outwards, each in the
     /// order they were added.
     pub fn matches<'a>(&'a self, name: &'a Name) -> impl Iterator<Item = &'a T> {
-        let exact = self.nodes.get(name.as_str()).map_or(&[][..], |node| &node.exact);
-        let too_deep = name.labels().count().saturating_sub(1).saturating_sub(self.deepest_apex);
-        let below = suffixes(name).skip(too_deep).filter_map(|apex| self.nodes.get(apex)).flat_map(|node| &node.below);
+        let exact = self
+            .nodes
+            .get(name.as_str())
+            .map_or(&[][..], |node| &node.exact);
+        let too_deep = name
+            .labels()
+            .count()
+            .saturating_sub(1)
+            .saturating_sub(self.deepest_apex);
+        let below = suffixes(name)
+            .skip(too_deep)
+            .filter_map(|apex| self.nodes.get(apex))
+            .flat_map(|node| &node.below);
         exact.iter().chain(below)
     }
 
     /// Whether the name is a strict ancestor of anything that a pattern names (DNS answers NODATA for it). The apex of
     /// `*.example.com` is one.
     pub fn has_descendant(&self, name: &Name) -> bool {
-        self.nodes.get(name.as_str()).is_some_and(|node| node.has_descendant)
+        self.nodes
+            .get(name.as_str())
+            .is_some_and(|node| node.has_descendant)
     }
 
     /// Whether no pattern was added.

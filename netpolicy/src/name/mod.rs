@@ -60,7 +60,9 @@ impl Name {
 
     /// Whether `self` lies strictly below `apex`, on a label border.
     pub fn is_below(&self, apex: &Name) -> bool {
-        self.0.strip_suffix(apex.as_str()).is_some_and(|head| head.ends_with('.'))
+        self.0
+            .strip_suffix(apex.as_str())
+            .is_some_and(|head| head.ends_with('.'))
     }
 
     /// The name whose permission a service question inherits: NAME of `_service._proto.NAME` (RFC 2782, and

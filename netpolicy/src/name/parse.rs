@@ -53,7 +53,9 @@ pub(super) fn wire(text: &[u8]) -> Result<Box<str>, NameError> {
 }
 
 /// DNS labels without the root. A label is never split and two are never merged.
-pub(super) fn labels<'a>(labels: impl IntoIterator<Item = &'a [u8]>) -> Result<Box<str>, NameError> {
+pub(super) fn labels<'a>(
+    labels: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<Box<str>, NameError> {
     let mut name = String::new();
     for (index, label) in labels.into_iter().enumerate() {
         if label.is_empty() {
@@ -105,11 +107,16 @@ fn judge_label(label: &str) -> Result<(), NameError> {
     if label.is_empty() {
         return Err(NameError::EmptyLabel);
     }
-    if let Some(bad) = label.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))) {
+    if let Some(bad) = label
+        .chars()
+        .find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_')))
+    {
         return Err(NameError::BadCharacter(bad));
     }
     if label.len() > LONGEST_LABEL {
-        return Err(NameError::LabelTooLong { length: label.len() });
+        return Err(NameError::LabelTooLong {
+            length: label.len(),
+        });
     }
     if label.starts_with('-') {
         return Err(NameError::LeadingHyphen);
@@ -123,7 +130,9 @@ fn judge_label(label: &str) -> Result<(), NameError> {
 /// A last label that `inet_aton` or a URL parser could read as a number: decimal, octal or hexadecimal.
 fn is_numeric(label: &str) -> bool {
     label.bytes().all(|b| b.is_ascii_digit())
-        || label.strip_prefix("0x").is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))
+        || label
+            .strip_prefix("0x")
+            .is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 /// Every `xn--` label must be what IDNA itself would write, and the whole name must pass the bidi rule.
@@ -131,7 +140,9 @@ fn judge_a_labels(name: &str) -> Result<(), NameError> {
     if to_ascii(name).as_deref() == Some(name) {
         return Ok(());
     }
-    let bad = name.split('.').find(|label| label.starts_with("xn--") && to_ascii(label).as_deref() != Some(label));
+    let bad = name
+        .split('.')
+        .find(|label| label.starts_with("xn--") && to_ascii(label).as_deref() != Some(label));
     // every label may be right by itself and the bidi rule still refuse their sequence
     Err(NameError::BadALabel(bad.unwrap_or(name).to_owned()))
 }
@@ -139,7 +150,12 @@ fn judge_a_labels(name: &str) -> Result<(), NameError> {
 /// UTS 46 processing, non-transitional, with bidi and joiner rules. Lengths and outer hyphens are judged by
 /// [`canonical`]; hyphens in the third and fourth place are permitted because CDN host names have them.
 fn to_ascii(text: &str) -> Option<String> {
-    let ascii = Uts46::new().to_ascii(text.as_bytes(), DENIED_ASCII, Hyphens::CheckFirstLast, DnsLength::Ignore);
+    let ascii = Uts46::new().to_ascii(
+        text.as_bytes(),
+        DENIED_ASCII,
+        Hyphens::CheckFirstLast,
+        DnsLength::Ignore,
+    );
     ascii.ok().map(std::borrow::Cow::into_owned)
 }
 
@@ -152,8 +168,11 @@ fn ascii(bytes: &[u8]) -> Result<&str, NameError> {
 
 /// Refuses, with the reason a person needs, text that is something else than a name.
 pub(super) fn refuse_foreign_syntax(text: &str) -> Result<(), NameError> {
-    let foreign = |c: &char| c.is_whitespace() || c.is_control() || (c.is_ascii() && !is_name_ascii(*c));
-    let Some(found) = text.chars().find(foreign) else { return Ok(()) };
+    let foreign =
+        |c: &char| c.is_whitespace() || c.is_control() || (c.is_ascii() && !is_name_ascii(*c));
+    let Some(found) = text.chars().find(foreign) else {
+        return Ok(());
+    };
     if let Some((address, _)) = text.split_once('%')
         && address.trim_start_matches('[').parse::<IpAddr>().is_ok()
     {
@@ -162,13 +181,15 @@ pub(super) fn refuse_foreign_syntax(text: &str) -> Result<(), NameError> {
     if text.contains(':') && text.parse::<IpAddr>().is_ok() {
         return Err(NameError::LooksLikeAddress);
     }
+    if text.contains(['[', ']']) {
+        return Err(NameError::Brackets);
+    }
     if text.contains("://") {
         return Err(NameError::Url);
     }
     Err(match found {
         '*' => NameError::Wildcard,
         '%' => NameError::PercentCoding,
-        '[' | ']' => NameError::Brackets,
         ':' => NameError::UnexpectedPort,
         '/' | '\\' => NameError::Url,
         '@' => NameError::UserInfo,
@@ -186,8 +207,15 @@ fn refuse_deceptive(text: &str) -> Result<(), NameError> {
     if let Some(invisible) = text.chars().find(|c| !c.is_ascii() && is_dropped(*c)) {
         return Err(NameError::Invisible(invisible));
     }
-    let prefixed = |label: &&str| label.get(..4).is_some_and(|p| p.eq_ignore_ascii_case("xn--"));
-    match text.split(DOTS).find(|label| !label.is_ascii() && prefixed(label)) {
+    let prefixed = |label: &&str| {
+        label
+            .get(..4)
+            .is_some_and(|p| p.eq_ignore_ascii_case("xn--"))
+    };
+    match text
+        .split(DOTS)
+        .find(|label| !label.is_ascii() && prefixed(label))
+    {
         Some(mixed) => Err(NameError::BadALabel(mixed.to_owned())),
         None => Ok(()),
     }
@@ -203,7 +231,8 @@ fn refuse_folded(text: &str, name: &str) -> Result<(), NameError> {
     if text.split(DOTS).count() != name.split('.').count() {
         return Err(NameError::Idna);
     }
-    let folded = |(written, mapped): &(&str, &str)| !written.is_ascii() && !mapped.starts_with("xn--");
+    let folded =
+        |(written, mapped): &(&str, &str)| !written.is_ascii() && !mapped.starts_with("xn--");
     match text.split(DOTS).zip(name.split('.')).find(folded) {
         Some((_, mapped)) => Err(NameError::FoldsToAscii(mapped.to_owned())),
         None => Ok(()),

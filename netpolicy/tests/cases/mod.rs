@@ -8,7 +8,9 @@ use ipnet::IpNet;
 
 /// Rows of a tab-separated table without comments; `\t`, `\\` and `\u{...}` are decoded in each field.
 pub fn rows(table: &str) -> impl Iterator<Item = Vec<String>> {
-    let lines = table.lines().filter(|line| !line.is_empty() && !line.starts_with("# "));
+    let lines = table
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with("# "));
     lines.map(|line| line.split('\t').map(decode).collect())
 }
 
@@ -20,7 +22,9 @@ fn decode(field: &str) -> String {
         if let Some(after) = escape.strip_prefix('t') {
             out.push('\t');
             rest = after;
-        } else if let Some((digits, after)) = escape.strip_prefix("u{").and_then(|e| e.split_once('}')) {
+        } else if let Some((digits, after)) =
+            escape.strip_prefix("u{").and_then(|e| e.split_once('}'))
+        {
             out.push(char::from_u32(u32::from_str_radix(digits, 16).unwrap()).unwrap());
             rest = after;
         } else {
@@ -34,7 +38,26 @@ fn decode(field: &str) -> String {
 /// The name of an error's variant, as the tables write it.
 pub fn variant(error: &impl Debug) -> String {
     let text = format!("{error:?}");
-    text.split(['(', ' ', '{']).next().unwrap_or_default().to_owned()
+    text.split(['(', ' ', '{'])
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Collects the rows that came out otherwise, so that one run shows them all.
+#[derive(Default)]
+pub struct Wrong(Vec<String>);
+
+impl Wrong {
+    pub fn expect(&mut self, found: &str, expected: &str, row: String) {
+        if found != expected {
+            self.0.push(format!("{row} gave {found}, not {expected}"));
+        }
+    }
+
+    pub fn assert_none(&self) {
+        assert!(self.0.is_empty(), "{}", self.0.join("\n"));
+    }
 }
 
 /// SplitMix64: repeatable, good enough to mutate test inputs.
@@ -64,7 +87,9 @@ impl Random {
                 let bits = u32::try_from(random & 0xffff_ffff).unwrap();
                 IpAddr::V4((net.network().to_bits() | (bits & net.hostmask().to_bits())).into())
             }
-            IpNet::V6(net) => IpAddr::V6((net.network().to_bits() | (random & net.hostmask().to_bits())).into()),
+            IpNet::V6(net) => {
+                IpAddr::V6((net.network().to_bits() | (random & net.hostmask().to_bits())).into())
+            }
         }
     }
 }
