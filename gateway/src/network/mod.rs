@@ -2,7 +2,9 @@
 //!
 //! One writer (control) replaces; doors read without locks held across awaits.
 
+pub mod allot;
 pub mod flows;
+pub mod state;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
