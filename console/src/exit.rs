@@ -16,9 +16,6 @@ pub enum Outcome {
 
 /// Could not be done: nobody answers, a file cannot be read, the gateway refused (3).
 pub const FAILED: u8 = 3;
-/// The run hit its timeout.
-#[cfg_attr(not(test), expect(dead_code, reason = "the runner reports it; here it documents the contract"))]
-pub const TIMED_OUT: u8 = 124;
 /// Sallyport could not run it.
 pub const NOT_RUN: u8 = 125;
 

@@ -71,7 +71,7 @@ pub fn failure(failure: &Failure) {
 /// A table without frames, which `cut` and eyes both read.
 pub fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(head.map(str::to_uppercase));
     for row in rows {
         table.add_row(row.map(|cell| clean(&cell).into_owned()));

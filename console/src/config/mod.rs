@@ -4,6 +4,7 @@
 //! Refuses to own what the settings mean. A file that is named must exist; one that is wrong starts nothing.
 
 mod read;
+mod sections;
 pub mod schema;
 
 use std::os::unix::fs::MetadataExt;

@@ -9,8 +9,7 @@ use serde_json::{Map, Value as Json};
 
 use super::Config;
 
-pub use gateway::config::GatewayConfig;
-pub use runner::config::RunnerConfig;
+pub use super::sections::{GatewayConfig, RunnerConfig};
 
 /// Sections that a file may have.
 pub const SECTIONS: [&str; 2] = ["gateway", "runner"];
