@@ -6,6 +6,7 @@
 
 mod cli;
 mod config;
+mod engine;
 mod exit;
 mod show;
 
