@@ -32,6 +32,7 @@ impl Said {
     }
 
     /// Itself where the exit code is this one, or a failed test.
+    #[expect(clippy::return_self_not_must_use, reason = "often only the exit code is of interest")]
     pub fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "stdout: {}\nstderr: {}", self.out, self.err);
         self

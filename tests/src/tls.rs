@@ -16,13 +16,16 @@ pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
+/// Leaves by name.
+type Leaves = Vec<(String, Arc<CertifiedKey>)>;
+
 /// A root that signs a leaf for any name.
 #[derive(Clone)]
 pub struct Authority {
     certificate: CertificateDer<'static>,
     pem: Arc<str>,
     issuer: Arc<Issuer<'static, KeyPair>>,
-    leaves: Arc<Mutex<Vec<(String, Arc<CertifiedKey>)>>>,
+    leaves: Arc<Mutex<Leaves>>,
 }
 
 impl fmt::Debug for Authority {

@@ -36,8 +36,7 @@ pub(super) fn start(origins: &Origins, namespace: &Namespace) {
 /// Answers requests until the peer closes. Bodies with a length are read, chunked ones to their end.
 pub(super) fn serve(origins: &Origins, id: u64, secure: bool, stream: &mut (impl Read + Write)) {
     let mut pending = Vec::new();
-    loop {
-        let Some(end) = fill_until(stream, &mut pending, b"\r\n\r\n") else { break };
+    while let Some(end) = fill_until(stream, &mut pending, b"\r\n\r\n") {
         let head: Vec<u8> = pending.drain(..end).collect();
         origins.requests.push(Request { connection: id, head: head.clone(), secure });
         let text = String::from_utf8_lossy(&head).to_ascii_lowercase();

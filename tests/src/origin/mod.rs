@@ -13,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
 pub use http::Request;
-pub use names::{Reply, Zone};
+pub use names::{Reply, Zone, address};
 
 use crate::log::Log;
 use crate::namespace::Namespace;

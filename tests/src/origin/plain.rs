@@ -42,7 +42,7 @@ fn read_all(
     buffer: &mut [u8],
     mut each: impl FnMut(&mut TcpStream, &[u8]) -> bool,
 ) {
-    let _ = stream.set_read_timeout(Some(Duration::from_secs(60)));
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(45)));
     let reset = loop {
         match stream.read(buffer) {
             Ok(0) => break false,
