@@ -109,23 +109,45 @@ fn to_address(s: &Snapshot, place: &Classed, bound: &[Name], heard: &Heard, ask:
         ([], _) => unbound(s, place, heard, ask),
         ([name], _) => as_bound(s, place, name, heard, ask),
         (several, Heard::Name { name, .. }) if several.contains(name) => as_bound(s, place, name, heard, ask),
-        (several, _) => match (unbound(s, place, heard, ask), heard) {
-            (Err(denial), heard) if is_miss(&denial) => ambiguous(several, s, place, heard, ask),
-            (outcome, _) => outcome,
-        },
+        (several, _) => as_one_of(s, place, several, heard, ask),
     }
 }
 
 /// A flow to the address of one bound name is a flow to that name; the address alone may still be permitted.
 fn as_bound(s: &Snapshot, place: &Classed, name: &Name, heard: &Heard, ask: Ask) -> Result<Connect, Denial> {
     match to_name(s, name, Some(&[place.address]), ask) {
-        Err(denial) if is_miss(&denial) => match unbound(s, place, heard, ask) {
-            // the reason that speaks of the name helps more
-            Err(other) if is_miss(&other) => Err(denial),
-            outcome => outcome,
-        },
+        Err(denial) if is_miss(&denial) => {
+            // the denial of a later layer must not be passed by the miss of an earlier one
+            if let Some(denied) = denied_by_any(s, name, ask) {
+                return Err(denied);
+            }
+            match unbound(s, place, heard, ask) {
+                // the reason that speaks of the name helps more
+                Err(other) if is_miss(&other) => Err(denial),
+                outcome => outcome,
+            }
+        }
         outcome => outcome,
     }
+}
+
+/// Several names lead here and the bytes named none of them (yet).
+fn as_one_of(s: &Snapshot, place: &Classed, names: &[Name], heard: &Heard, ask: Ask) -> Result<Connect, Denial> {
+    let denied = names.iter().find_map(|name| denied_by_any(s, name, ask));
+    match (unbound(s, place, heard, ask), heard, denied) {
+        (outcome, Heard::Name { .. }, _) => outcome,
+        (Err(denial), _, _) if is_miss(&denial) => ambiguous(names, s, place, heard, ask),
+        // one of the names is denied, so even where the address is permitted the flow must say which it wants
+        (Ok(Connect::Dial(_)), Heard::NotYet, Some(_)) if ask.protocol == Protocol::Tcp => {
+            Ok(Connect::Hear(Speaks::Any))
+        }
+        (Ok(Connect::Dial(_)), _, Some(denial)) => Err(denial),
+        (outcome, _, _) => outcome,
+    }
+}
+
+fn denied_by_any(s: &Snapshot, name: &Name, ask: Ask) -> Option<Denial> {
+    s.layers().iter().find_map(|layer| layer.name_denial(name, ask))
 }
 
 /// Whether a denial only means that nothing permits, so that another ground may still do.
@@ -134,13 +156,12 @@ fn is_miss(denial: &Denial) -> bool {
     matches!(denial.reason, NameNotAllowed | PortNotAllowed | ProtocolNotAllowed | AddressNotAllowed)
 }
 
-/// Several names lead here: worth hearing only if at least one of them would pass.
+/// Nothing but a name could permit this: worth hearing only if at least one of the names would pass.
 fn ambiguous(names: &[Name], s: &Snapshot, place: &Classed, heard: &Heard, ask: Ask) -> Result<Connect, Denial> {
     let mut first = None;
     for name in names {
         match (to_name(s, name, Some(&[place.address]), ask), heard) {
             (Ok(_), Heard::NotYet) if ask.protocol == Protocol::Tcp => return Ok(Connect::Hear(Speaks::Any)),
-            (Ok(_), Heard::Name { .. }) => return Err(Denial::fixed(Reason::AddressNotAllowed).of_class(place.class())),
             (Ok(_), _) => return Err(Denial::fixed(Reason::NameAmbiguous).of_class(place.class())),
             (Err(denial), _) => first = first.or(Some(denial)),
         }

@@ -34,8 +34,8 @@ pub fn decide_lookup(s: &Snapshot, name: &Name, now: UnixSeconds) -> Lookup {
     }
     match s.layers().last() {
         None => Lookup::Deny(Denial::fixed(Reason::NetworkNone)),
-        Some(_) if ancestor => Lookup::Ancestor,
         Some(layer) if left.iter().all(Ports::is_empty) => Lookup::Deny(layer.deny(Reason::PortNotAllowed, None)),
+        Some(_) if ancestor => Lookup::Ancestor,
         Some(_) => Lookup::Permit(ground(s, name, &grants)),
     }
 }
