@@ -1,4 +1,8 @@
 //! Promises about translated addresses (learnt NAT64 prefixes, forms a denial covers) and about metadata names.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a wrong table or fixture should fail the test loudly"
+)]
 
 use std::net::IpAddr;
 
@@ -147,6 +151,40 @@ fn forms_name_every_address_that_a_denial_must_cover() {
     }
     assert_eq!(book.forms(ip("::ffff:8.8.8.8")), [ip("8.8.8.8")]);
     assert_eq!(book.forms(ip("2a00::1")), [ip("2a00::1")]);
+}
+
+#[test]
+fn only_prefixes_of_special_space_name_special_addresses() {
+    for special in [
+        "198.18.0.0/15",
+        "198.51.100.7/32",
+        "240.0.0.0/4",
+        "2002::/16",
+        "64:ff9b:1::/48",
+        "2001:db8::/32",
+        "fe80::/10",
+        "fec0::/10",
+        "4000::/3",
+    ] {
+        assert!(
+            AddressBook::names_special(&special.parse().unwrap()),
+            "{special}"
+        );
+    }
+    for wider in [
+        "0.0.0.0/0",
+        "::/0",
+        "198.0.0.0/8",
+        "10.0.0.0/8",
+        "2000::/3",
+        "fc00::/6",
+        "224.0.0.0/4",
+    ] {
+        assert!(
+            !AddressBook::names_special(&wider.parse().unwrap()),
+            "{wider}"
+        );
+    }
 }
 
 /// IP-M06, and names that only look alike.

@@ -16,7 +16,7 @@ fn texts_that_are_no_address_are_refused_with_their_reason() {
     for row in cases::rows(TEXTS) {
         let [case, text, reason] = row.try_into().unwrap();
         let found = parse_ip(&text).map_or_else(|e| cases::variant(&e), |_| "ok".to_owned());
-        wrong.expect(&found, &reason, format!("{case}: {text:?}"));
+        wrong.expect(&found, &reason, &format!("{case}: {text:?}"));
     }
     wrong.assert_none();
     assert_eq!(parse_ip(""), Err(AddressError::Empty));
@@ -29,7 +29,7 @@ fn texts_that_are_no_prefix_are_refused_with_their_reason() {
     for row in cases::rows(PREFIXES) {
         let [case, text, reason] = row.try_into().unwrap();
         let found = parse_net(&text).map_or_else(|e| cases::variant(&e), |net| net.to_string());
-        wrong.expect(&found, &reason, format!("{case}: {text:?}"));
+        wrong.expect(&found, &reason, &format!("{case}: {text:?}"));
     }
     wrong.assert_none();
 }

@@ -1,4 +1,8 @@
 //! Promises about names, patterns and authorities, from the tables in `tests/cases` and from properties.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a wrong table or fixture should fail the test loudly"
+)]
 
 mod cases;
 
@@ -30,7 +34,7 @@ fn every_case_name_has_its_one_form_or_its_reason() {
         wrong.expect(
             &outcome(found),
             &expected,
-            format!("{case} {entrance}: {text:?}"),
+            &format!("{case} {entrance}: {text:?}"),
         );
     }
     wrong.assert_none();
@@ -44,7 +48,7 @@ fn every_case_pattern_has_its_meaning_or_its_reason() {
         wrong.expect(
             &outcome(Pattern::parse(&text)),
             &expected,
-            format!("{case}: {text:?}"),
+            &format!("{case}: {text:?}"),
         );
     }
     wrong.assert_none();
@@ -56,7 +60,7 @@ fn every_case_authority_has_its_one_form_or_its_reason() {
     for row in cases::rows(AUTHORITIES) {
         let [case, text, expected] = row.try_into().unwrap();
         let found = outcome(Authority::parse(text.as_bytes()));
-        wrong.expect(&found, &expected, format!("{case}: {text:?}"));
+        wrong.expect(&found, &expected, &format!("{case}: {text:?}"));
     }
     wrong.assert_none();
 }
@@ -295,10 +299,9 @@ proptest! {
 
     #[test]
     fn any_bytes_are_a_canonical_name_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
-        for found in [Name::parse_ascii(&bytes), Name::from_labels(bytes.split(|b| *b == 0))] {
-            if let Ok(name) = found {
-                assert_canonical(&name)?;
-            }
+        let found = [Name::parse_ascii(&bytes), Name::from_labels(bytes.split(|b| *b == 0))];
+        for name in found.iter().flatten() {
+            assert_canonical(name)?;
         }
         if let Ok(authority) = Authority::parse(&bytes) {
             prop_assert_eq!(Authority::parse(authority.to_string().as_bytes()), Ok(authority));

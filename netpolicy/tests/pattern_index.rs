@@ -1,4 +1,8 @@
 //! Promises about the index over many patterns: the same answers as the one matcher, at a cost that does not grow.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a wrong table or fixture should fail the test loudly"
+)]
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,9 @@
 //! The class of an address, from the tables and from what the gateway knows about its surroundings.
 //!
 //! Precedence: metadata; the gateway's pools; loopback and multicast (each also when embedded); the host's own
-//! addresses; special blocks and embeddings; on-link and routed prefixes; the rest of the table. Inputs only ever take reach away: a local prefix
-//! turns public into private and nothing else, a learnt NAT64 prefix gives an address the class of the one inside it.
-//! Every input applies to the embedded address as well.
+//! addresses; special blocks and embeddings; on-link and routed prefixes; the rest of the table. A local prefix turns
+//! public into private and nothing else; a learnt NAT64 prefix gives an address the class of the one inside it. Every
+//! input applies to the embedded address as well.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -66,6 +66,12 @@ impl AddressBook {
         TABLES.is_metadata_name(name)
     }
 
+    /// Whether a `cidr` rule with this prefix names special space: it holds special blocks, and nothing public or
+    /// private. `0.0.0.0/0` names nothing; 240.0.0.0/4 does, though the broadcast address in it stays unreachable.
+    pub fn names_special(net: &IpNet) -> bool {
+        TABLES.is_special_space(net)
+    }
+
     /// Every address that a rule denying one of them must also deny: the address itself (IPv4-mapped ones as IPv4),
     /// then the IPv4 addresses it embeds.
     pub fn forms(&self, address: IpAddr) -> Vec<IpAddr> {
@@ -81,7 +87,7 @@ impl AddressBook {
             match embedding::of(v6) {
                 Some(Embedding::WellKnown(inner)) => forms.push(inner.into()),
                 Some(Embedding::Other { inner, .. }) => {
-                    forms.extend(inner.into_iter().map(IpAddr::V4))
+                    forms.extend(inner.into_iter().map(IpAddr::V4));
                 }
                 None => {}
             }

@@ -95,6 +95,18 @@ impl Tables {
         segments.row(bits).unwrap_or(UNREADABLE)
     }
 
+    /// Whether a prefix holds special blocks and nothing that is reached without naming it.
+    pub(super) fn is_special_space(&self, net: &IpNet) -> bool {
+        let segments = if matches!(net, IpNet::V4(_)) {
+            &self.v4
+        } else {
+            &self.v6
+        };
+        let mut within = segments.overlapping(bits(net.network()), bits(net.broadcast()));
+        let holds_special = within.clone().any(|row| row.class == Class::Special);
+        holds_special && within.all(|row| !matches!(row.class, Class::Public | Class::Private))
+    }
+
     /// The label of the metadata block around an address.
     pub(super) fn metadata(&self, address: IpAddr) -> Option<&'static str> {
         self.metadata
@@ -165,6 +177,19 @@ impl Segments {
                 .map(|(.., row)| (at, *row))
         };
         Self(starts.into_iter().filter_map(winner).collect())
+    }
+
+    fn overlapping(&self, first: u128, last: u128) -> impl Iterator<Item = &Row> + Clone {
+        let begin = self
+            .0
+            .partition_point(|(start, _)| *start <= first)
+            .saturating_sub(1);
+        let reached = self
+            .0
+            .iter()
+            .skip(begin)
+            .take_while(move |(start, _)| *start <= last);
+        reached.map(|(_, row)| row)
     }
 
     fn row(&self, bits: u128) -> Option<Row> {

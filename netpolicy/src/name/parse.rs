@@ -36,8 +36,9 @@ pub(super) fn presentation(text: &str) -> Result<Box<str>, NameError> {
         return canonical(text.to_ascii_lowercase());
     }
     refuse_deceptive(text)?;
-    let mapped = to_ascii(text).ok_or(NameError::Idna)?;
-    let name = canonical(mapped)?;
+    let (service, host) = split_service(text);
+    let mapped = to_ascii(host).ok_or(NameError::Idna)?;
+    let name = canonical(service.to_ascii_lowercase() + &mapped)?;
     refuse_folded(text, &name)?;
     Ok(name)
 }
@@ -137,14 +138,28 @@ fn is_numeric(label: &str) -> bool {
 
 /// Every `xn--` label must be what IDNA itself would write, and the whole name must pass the bidi rule.
 fn judge_a_labels(name: &str) -> Result<(), NameError> {
-    if to_ascii(name).as_deref() == Some(name) {
+    let (_, host) = split_service(name);
+    if to_ascii(host).as_deref() == Some(host) {
         return Ok(());
     }
-    let bad = name
+    let bad = host
         .split('.')
         .find(|label| label.starts_with("xn--") && to_ascii(label).as_deref() != Some(label));
     // every label may be right by itself and the bidi rule still refuse their sequence
-    Err(NameError::BadALabel(bad.unwrap_or(name).to_owned()))
+    Err(NameError::BadALabel(bad.unwrap_or(host).to_owned()))
+}
+
+/// Splits the leading ASCII labels that begin with an underscore from the host name they belong to. They are no host
+/// labels (RFC 8552), and the bidi rule would refuse `_http._tcp` before every name in a right-to-left script.
+fn split_service(name: &str) -> (&str, &str) {
+    let mut end = 0;
+    for label in name.split_inclusive('.') {
+        if !label.starts_with('_') || !label.is_ascii() || !label.ends_with('.') {
+            break;
+        }
+        end += label.len();
+    }
+    name.split_at_checked(end).unwrap_or(("", name))
 }
 
 /// UTS 46 processing, non-transitional, with bidi and joiner rules. Lengths and outer hyphens are judged by

@@ -1,5 +1,9 @@
 //! Reading of the case tables, and a small repeatable source of random bits.
-#![expect(dead_code, reason = "each test binary uses its own part")]
+#![allow(dead_code, reason = "each test binary uses its own part")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a wrong table or fixture should fail the test loudly"
+)]
 
 use std::fmt::Debug;
 use std::net::IpAddr;
@@ -49,7 +53,7 @@ pub fn variant(error: &impl Debug) -> String {
 pub struct Wrong(Vec<String>);
 
 impl Wrong {
-    pub fn expect(&mut self, found: &str, expected: &str, row: String) {
+    pub fn expect(&mut self, found: &str, expected: &str, row: &str) {
         if found != expected {
             self.0.push(format!("{row} gave {found}, not {expected}"));
         }
