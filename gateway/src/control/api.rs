@@ -320,7 +320,13 @@ pub struct Problem {
 impl Problem {
     /// A problem without a hint.
     pub fn new(status: u16, code: &str, message: impl Into<String>) -> Self {
-        Self { status, code: code.to_owned(), message: message.into(), hint: None, mistakes: Vec::new() }
+        Self {
+            status,
+            code: code.to_owned(),
+            message: message.into(),
+            hint: None,
+            mistakes: Vec::new(),
+        }
     }
 
     /// Adds what to do about it.

@@ -22,8 +22,9 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 use super::api::{
-    AttachRequest, Detached, ExplainRequest, FlowEvent, FlowView, FourTuple, Health, IngressRequest, NetworkView, Owner,
-    PolicyReplaced, PolicySource, PostureView, Problem, SelftestReport,
+    AttachRequest, Detached, ExplainRequest, FlowEvent, FlowView, FourTuple, Health,
+    IngressRequest, NetworkView, Owner, PolicyReplaced, PolicySource, PostureView, Problem,
+    SelftestReport,
 };
 use super::descriptor::Carrier;
 
@@ -65,18 +66,30 @@ impl ClientError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Connect { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-                Some("this user may not use the control socket; see `gateway.control_users`".to_owned())
+                Some(
+                    "this user may not use the control socket; see `gateway.control_users`"
+                        .to_owned(),
+                )
             }
-            Self::Connect { .. } => Some("is it running? `sallyport gateway` starts it, `gateway.control` names its socket".to_owned()),
+            Self::Connect { .. } => Some(
+                "is it running? `sallyport gateway` starts it, `gateway.control` names its socket"
+                    .to_owned(),
+            ),
             Self::Refused(problem) => problem.hint.clone(),
-            Self::Malformed(_) => Some("gateway and client should be of the same version".to_owned()),
+            Self::Malformed(_) => {
+                Some("gateway and client should be of the same version".to_owned())
+            }
             Self::Http(_) | Self::Late(_) => None,
         }
     }
 
     /// The problem, if the gateway itself refused.
     pub fn problem(&self) -> Option<&Problem> {
-        if let Self::Refused(problem) = self { Some(problem) } else { None }
+        if let Self::Refused(problem) = self {
+            Some(problem)
+        } else {
+            None
+        }
     }
 }
 
@@ -113,19 +126,48 @@ impl Client {
     }
 
     /// Puts the namespace behind the gateway. The reply acknowledges enforcement for exactly its policy hash.
-    pub async fn attach(&self, request: &AttachRequest, namespace: OwnedFd) -> Result<NetworkView, ClientError> {
+    pub async fn attach(
+        &self,
+        request: &AttachRequest,
+        namespace: OwnedFd,
+    ) -> Result<NetworkView, ClientError> {
         let body = encode(request)?;
-        self.answer(Method::POST, "/v1/networks", body, Some(namespace), PATIENCE).await
+        self.answer(
+            Method::POST,
+            "/v1/networks",
+            body,
+            Some(namespace),
+            PATIENCE,
+        )
+        .await
     }
 
     /// Cuts a network's flows and takes it away.
     pub async fn detach(&self, id: &NetworkId) -> Result<Detached, ClientError> {
-        self.answer(Method::DELETE, &format!("/v1/networks/{id}"), Bytes::new(), None, PATIENCE).await
+        self.answer(
+            Method::DELETE,
+            &format!("/v1/networks/{id}"),
+            Bytes::new(),
+            None,
+            PATIENCE,
+        )
+        .await
     }
 
     /// Replaces the job policy. The reply acknowledges enforcement for exactly its policy hash.
-    pub async fn replace_policy(&self, id: &NetworkId, policy: &PolicySource) -> Result<PolicyReplaced, ClientError> {
-        self.answer(Method::PUT, &format!("/v1/networks/{id}/policy"), encode(policy)?, None, PATIENCE).await
+    pub async fn replace_policy(
+        &self,
+        id: &NetworkId,
+        policy: &PolicySource,
+    ) -> Result<PolicyReplaced, ClientError> {
+        self.answer(
+            Method::PUT,
+            &format!("/v1/networks/{id}/policy"),
+            encode(policy)?,
+            None,
+            PATIENCE,
+        )
+        .await
     }
 
     /// Every live network, by id.
@@ -144,13 +186,20 @@ impl Client {
     }
 
     /// Follows the live flows of one network, or of all.
-    pub async fn follow_flows(&self, id: Option<&NetworkId>) -> Result<Lines<FlowEvent>, ClientError> {
+    pub async fn follow_flows(
+        &self,
+        id: Option<&NetworkId>,
+    ) -> Result<Lines<FlowEvent>, ClientError> {
         self.lines(&format!("{}?follow=1", flows_path(id))).await
     }
 
     /// Journal lines after a sequence number (0: from the oldest kept), then whatever is written, until dropped.
-    pub async fn follow_records(&self, after: u64) -> Result<Lines<crate::record::Line>, ClientError> {
-        self.lines(&format!("/v1/records?after={after}&follow=1")).await
+    pub async fn follow_records(
+        &self,
+        after: u64,
+    ) -> Result<Lines<crate::record::Line>, ClientError> {
+        self.lines(&format!("/v1/records?after={after}&follow=1"))
+            .await
     }
 
     /// Journal lines after a sequence number that exist now.
@@ -165,14 +214,22 @@ impl Client {
 
     /// Runs the escape suite against this host.
     pub async fn selftest(&self) -> Result<SelftestReport, ClientError> {
-        self.answer(Method::POST, "/v1/selftest", Bytes::new(), None, SELFTEST_PATIENCE).await
+        self.answer(
+            Method::POST,
+            "/v1/selftest",
+            Bytes::new(),
+            None,
+            SELFTEST_PATIENCE,
+        )
+        .await
     }
 
     /// The kernel rules as text.
     pub async fn rules(&self) -> Result<String, ClientError> {
         let exchange = self.exchange(Method::GET, "/v1/rules", Bytes::new(), None);
         let body = within(PATIENCE, async { exchange.await?.whole().await }).await?;
-        String::from_utf8(body.to_vec()).map_err(|_| ClientError::Malformed("rules are not text".to_owned()))
+        String::from_utf8(body.to_vec())
+            .map_err(|_| ClientError::Malformed("rules are not text".to_owned()))
     }
 
     /// Kernel and gateway counters by name.
@@ -182,26 +239,45 @@ impl Client {
 
     /// Whether a 4-tuple is an upstream socket of this gateway.
     pub async fn owner(&self, tuple: &FourTuple) -> Result<Owner, ClientError> {
-        self.answer(Method::POST, "/v1/own", encode(tuple)?, None, PATIENCE).await
+        self.answer(Method::POST, "/v1/own", encode(tuple)?, None, PATIENCE)
+            .await
     }
 
     /// What would become of this destination on a network.
-    pub async fn explain(&self, id: &NetworkId, request: &ExplainRequest) -> Result<serde_json::Value, ClientError> {
-        self.answer(Method::POST, &format!("/v1/networks/{id}/explain"), encode(request)?, None, PATIENCE).await
+    pub async fn explain(
+        &self,
+        id: &NetworkId,
+        request: &ExplainRequest,
+    ) -> Result<serde_json::Value, ClientError> {
+        self.answer(
+            Method::POST,
+            &format!("/v1/networks/{id}/explain"),
+            encode(request)?,
+            None,
+            PATIENCE,
+        )
+        .await
     }
 
     /// Opens a connection into the sandbox, if its policy has an ingress entry for the port.
-    pub async fn ingress(&self, id: &NetworkId, request: &IngressRequest) -> Result<TokioIo<hyper::upgrade::Upgraded>, ClientError> {
+    pub async fn ingress(
+        &self,
+        id: &NetworkId,
+        request: &IngressRequest,
+    ) -> Result<TokioIo<hyper::upgrade::Upgraded>, ClientError> {
         let path = format!("/v1/networks/{id}/ingress");
         within(PATIENCE, async {
-            let exchange = self.exchange(Method::POST, &path, encode(request)?, None).await?;
+            let exchange = self
+                .exchange(Method::POST, &path, encode(request)?, None)
+                .await?;
             exchange.upgrade().await
         })
         .await
     }
 
     async fn fetch<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        self.answer(Method::GET, path, Bytes::new(), None, PATIENCE).await
+        self.answer(Method::GET, path, Bytes::new(), None, PATIENCE)
+            .await
     }
 
     async fn answer<T: DeserializeOwned>(
@@ -218,9 +294,17 @@ impl Client {
     }
 
     async fn lines<T: DeserializeOwned>(&self, path: &str) -> Result<Lines<T>, ClientError> {
-        let exchange = within(PATIENCE, self.exchange(Method::GET, path, Bytes::new(), None)).await?;
+        let exchange = within(
+            PATIENCE,
+            self.exchange(Method::GET, path, Bytes::new(), None),
+        )
+        .await?;
         let exchange = exchange.accepted().await?;
-        Ok(Lines { exchange, buffer: BytesMut::new(), kind: PhantomData })
+        Ok(Lines {
+            exchange,
+            buffer: BytesMut::new(),
+            kind: PhantomData,
+        })
     }
 
     async fn exchange(
@@ -230,20 +314,30 @@ impl Client {
         body: Bytes,
         descriptor: Option<OwnedFd>,
     ) -> Result<Exchange, ClientError> {
-        let connect = |source| ClientError::Connect { path: self.path.clone(), source };
+        let connect = |source| ClientError::Connect {
+            path: self.path.clone(),
+            source,
+        };
         let stream = UnixStream::connect(&self.path).await.map_err(connect)?;
         let carrier = TokioIo::new(Carrier::sending(stream, descriptor));
         let (mut sender, connection) = handshake::<_, Full<Bytes>>(carrier).await?;
         let mut driver: Driver = Box::pin(connection.with_upgrades());
         let upgrade = path.ends_with("/ingress");
-        let mut request = Request::builder().method(method).uri(path).header(header::HOST, "gateway");
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "gateway");
         if upgrade {
-            request = request.header(header::CONNECTION, "upgrade").header(header::UPGRADE, "stream");
+            request = request
+                .header(header::CONNECTION, "upgrade")
+                .header(header::UPGRADE, "stream");
         }
         if !body.is_empty() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
-        let request = request.body(Full::new(body)).map_err(|e| ClientError::Malformed(e.to_string()))?;
+        let request = request
+            .body(Full::new(body))
+            .map_err(|e| ClientError::Malformed(e.to_string()))?;
         let sending = sender.send_request(request);
         tokio::pin!(sending);
         // The connection must be driven while the answer is awaited; the sender is kept, or hyper closes early.
@@ -255,20 +349,35 @@ impl Client {
                 ended = &mut driver, if !over => { ended?; over = true; }
             }
         };
-        Ok(Exchange { response, driver, over, _sender: sender })
+        Ok(Exchange {
+            response,
+            driver,
+            over,
+            _sender: sender,
+        })
     }
 }
 
 fn flows_path(id: Option<&NetworkId>) -> String {
-    id.map_or_else(|| "/v1/flows".to_owned(), |id| format!("/v1/networks/{id}/flows"))
+    id.map_or_else(
+        || "/v1/flows".to_owned(),
+        |id| format!("/v1/networks/{id}/flows"),
+    )
 }
 
 fn encode(value: &impl Serialize) -> Result<Bytes, ClientError> {
-    serde_json::to_vec(value).map(Bytes::from).map_err(|e| ClientError::Malformed(e.to_string()))
+    serde_json::to_vec(value)
+        .map(Bytes::from)
+        .map_err(|e| ClientError::Malformed(e.to_string()))
 }
 
-async fn within<T>(patience: Duration, work: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
-    tokio::time::timeout(patience, work).await.unwrap_or(Err(ClientError::Late(patience)))
+async fn within<T>(
+    patience: Duration,
+    work: impl Future<Output = Result<T, ClientError>>,
+) -> Result<T, ClientError> {
+    tokio::time::timeout(patience, work)
+        .await
+        .unwrap_or(Err(ClientError::Late(patience)))
 }
 
 /// An answer whose body is still coming, with the connection that brings it.
@@ -283,7 +392,12 @@ impl Exchange {
     /// The next piece of the body.
     async fn chunk(&mut self) -> Result<Option<Bytes>, ClientError> {
         loop {
-            let Self { response, driver, over, .. } = self;
+            let Self {
+                response,
+                driver,
+                over,
+                ..
+            } = self;
             tokio::select! {
                 biased;
                 frame = response.body_mut().frame() => match frame {
@@ -310,8 +424,16 @@ impl Exchange {
             return Ok(self);
         }
         let body = self.rest().await?;
-        let text = || Problem::new(status.as_u16(), "internal", String::from_utf8_lossy(&body).into_owned());
-        Err(serde_json::from_slice(&body).unwrap_or_else(|_| text()).into())
+        let text = || {
+            Problem::new(
+                status.as_u16(),
+                "internal",
+                String::from_utf8_lossy(&body).into_owned(),
+            )
+        };
+        Err(serde_json::from_slice(&body)
+            .unwrap_or_else(|_| text())
+            .into())
     }
 
     async fn whole(self) -> Result<Bytes, ClientError> {
@@ -321,10 +443,18 @@ impl Exchange {
     async fn upgrade(self) -> Result<TokioIo<hyper::upgrade::Upgraded>, ClientError> {
         let exchange = self.accepted().await?;
         if exchange.response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return Err(ClientError::Malformed("the gateway did not switch to the stream".to_owned()));
+            return Err(ClientError::Malformed(
+                "the gateway did not switch to the stream".to_owned(),
+            ));
         }
         let upgrading = hyper::upgrade::on(exchange.response);
-        let driving = async { if exchange.over { Ok(()) } else { exchange.driver.await } };
+        let driving = async {
+            if exchange.over {
+                Ok(())
+            } else {
+                exchange.driver.await
+            }
+        };
         let (driven, upgraded) = tokio::join!(driving, upgrading);
         driven?;
         Ok(TokioIo::new(upgraded?))
@@ -348,7 +478,9 @@ impl<T: DeserializeOwned> Lines<T> {
                 if line.is_empty() {
                     continue;
                 }
-                return serde_json::from_slice(&line).map(Some).map_err(|e| ClientError::Malformed(e.to_string()));
+                return serde_json::from_slice(&line)
+                    .map(Some)
+                    .map_err(|e| ClientError::Malformed(e.to_string()));
             }
             if self.buffer.len() > LINE_LIMIT {
                 return Err(ClientError::Malformed("a line without an end".to_owned()));

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
@@ -60,12 +60,23 @@ impl Carrier {
     /// Server side: the first read accepts a descriptor.
     pub fn receiving(stream: UnixStream) -> (Self, Descriptor) {
         let descriptor = Descriptor::default();
-        (Self { stream, first_read: Some(descriptor.clone()), outgoing: None }, descriptor)
+        (
+            Self {
+                stream,
+                first_read: Some(descriptor.clone()),
+                outgoing: None,
+            },
+            descriptor,
+        )
     }
 
     /// Client side: the first write takes the descriptor along.
     pub fn sending(stream: UnixStream, descriptor: Option<OwnedFd>) -> Self {
-        Self { stream, first_read: None, outgoing: descriptor }
+        Self {
+            stream,
+            first_read: None,
+            outgoing: descriptor,
+        }
     }
 }
 
@@ -74,7 +85,12 @@ fn receive(stream: &UnixStream, into: &mut [u8]) -> io::Result<(usize, Received)
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(ROOM))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(into)];
-    let message = recvmsg(stream.as_fd(), &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT)?;
+    let message = recvmsg(
+        stream.as_fd(),
+        &mut parts,
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
+    )?;
     let mut all = Vec::new();
     for entry in control.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = entry {
@@ -99,11 +115,20 @@ pub fn send(stream: &UnixStream, bytes: &[u8], descriptor: &OwnedFd) -> io::Resu
         return Err(io::Error::other("no room for a descriptor"));
     }
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    Ok(sendmsg(stream.as_fd(), &[IoSlice::new(bytes)], &mut control, flags)?)
+    Ok(sendmsg(
+        stream.as_fd(),
+        &[IoSlice::new(bytes)],
+        &mut control,
+        flags,
+    )?)
 }
 
 impl AsyncRead for Carrier {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let Some(slot) = this.first_read.clone() else {
             return Pin::new(&mut this.stream).poll_read(cx, buf);
@@ -111,7 +136,10 @@ impl AsyncRead for Carrier {
         loop {
             ready!(this.stream.poll_read_ready(cx))?;
             let room = buf.initialize_unfilled();
-            match this.stream.try_io(Interest::READABLE, || receive(&this.stream, room)) {
+            match this
+                .stream
+                .try_io(Interest::READABLE, || receive(&this.stream, room))
+            {
                 Ok((bytes, received)) => {
                     slot.put(received);
                     this.first_read = None;
@@ -126,11 +154,18 @@ impl AsyncRead for Carrier {
 }
 
 impl AsyncWrite for Carrier {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         while let (Some(descriptor), false) = (&this.outgoing, bytes.is_empty()) {
             ready!(this.stream.poll_write_ready(cx))?;
-            match this.stream.try_io(Interest::WRITABLE, || send(&this.stream, bytes, descriptor)) {
+            match this
+                .stream
+                .try_io(Interest::WRITABLE, || send(&this.stream, bytes, descriptor))
+            {
                 Ok(written) => {
                     this.outgoing = None;
                     return Poll::Ready(Ok(written));

@@ -43,7 +43,9 @@ pub async fn hand_over(broker: &Path, whose: &Handover, connection: OwnedFd) -> 
         carrier.write_all(&line).await?;
         carrier.shutdown().await
     };
-    tokio::time::timeout(PATIENCE, work).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    tokio::time::timeout(PATIENCE, work)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// The broker's side: reads one handover from an accepted connection of its socket. The broker must check that the
@@ -57,8 +59,9 @@ pub async fn receive(stream: UnixStream) -> io::Result<(Handover, OwnedFd)> {
     let whose = serde_json::from_slice(&line)?;
     match descriptor.take() {
         Received::One(connection) => Ok((whose, connection)),
-        Received::Nothing | Received::TooMany => {
-            Err(io::Error::new(io::ErrorKind::InvalidData, "a handover brings exactly one descriptor"))
-        }
+        Received::Nothing | Received::TooMany => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a handover brings exactly one descriptor",
+        )),
     }
 }

@@ -57,7 +57,11 @@ impl Chunks {
                     let here = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                     used += here;
                     let left = left - here as u64;
-                    self.0 = if left == 0 { At::DataCr } else { At::Data { left } };
+                    self.0 = if left == 0 {
+                        At::DataCr
+                    } else {
+                        At::Data { left }
+                    };
                 }
                 at => {
                     let Some(byte) = rest.first() else { break };
@@ -81,17 +85,31 @@ fn step(at: At, byte: u8) -> Result<At, Malformed> {
         (At::Size { digits, size }, b'\r') if digits > 0 => Ok(At::SizeLf { size }),
         (At::Size { digits, size }, _) if digits < MOST_DIGITS => {
             let digit = char::from(byte).to_digit(16).ok_or(Malformed)?;
-            Ok(At::Size { digits: digits + 1, size: size * 16 + u64::from(digit) })
+            Ok(At::Size {
+                digits: digits + 1,
+                size: size * 16 + u64::from(digit),
+            })
         }
         (At::Extension { size, .. }, b'\r') => Ok(At::SizeLf { size }),
-        (At::Extension { used, size }, b'\t' | b' '..=b'~') if used < MOST_EXTENSION => Ok(At::Extension { used: used + 1, size }),
-        (At::SizeLf { size: 0 }, b'\n') => Ok(At::Trailer { used: 0, line: TrailerLine::Start }),
+        (At::Extension { used, size }, b'\t' | b' '..=b'~') if used < MOST_EXTENSION => {
+            Ok(At::Extension {
+                used: used + 1,
+                size,
+            })
+        }
+        (At::SizeLf { size: 0 }, b'\n') => Ok(At::Trailer {
+            used: 0,
+            line: TrailerLine::Start,
+        }),
         (At::SizeLf { size }, b'\n') => Ok(At::Data { left: size }),
         (At::DataCr, b'\r') => Ok(At::DataLf),
         (At::DataLf, b'\n') => Ok(At::Size { digits: 0, size: 0 }),
         (At::Trailer { used, line }, _) if used < MOST_TRAILER => trailer(used + 1, line, byte),
         (At::TrailerLf { last: true, .. }, b'\n') => Ok(At::Done),
-        (At::TrailerLf { used, last: false }, b'\n') => Ok(At::Trailer { used, line: TrailerLine::Start }),
+        (At::TrailerLf { used, last: false }, b'\n') => Ok(At::Trailer {
+            used,
+            line: TrailerLine::Start,
+        }),
         _ => Err(Malformed),
     }
 }
@@ -99,10 +117,21 @@ fn step(at: At, byte: u8) -> Result<At, Malformed> {
 fn trailer(used: u32, line: TrailerLine, byte: u8) -> Result<At, Malformed> {
     match (line, byte) {
         (TrailerLine::Start, b'\r') => Ok(At::TrailerLf { used, last: true }),
-        (TrailerLine::Name, b':') => Ok(At::Trailer { used, line: TrailerLine::Value }),
-        (TrailerLine::Start | TrailerLine::Name, byte) if super::http::is_token(byte) => Ok(At::Trailer { used, line: TrailerLine::Name }),
+        (TrailerLine::Name, b':') => Ok(At::Trailer {
+            used,
+            line: TrailerLine::Value,
+        }),
+        (TrailerLine::Start | TrailerLine::Name, byte) if super::http::is_token(byte) => {
+            Ok(At::Trailer {
+                used,
+                line: TrailerLine::Name,
+            })
+        }
         (TrailerLine::Value, b'\r') => Ok(At::TrailerLf { used, last: false }),
-        (TrailerLine::Value, byte) if super::http::is_field_byte(byte) => Ok(At::Trailer { used, line: TrailerLine::Value }),
+        (TrailerLine::Value, byte) if super::http::is_field_byte(byte) => Ok(At::Trailer {
+            used,
+            line: TrailerLine::Value,
+        }),
         _ => Err(Malformed),
     }
 }
@@ -137,15 +166,27 @@ mod tests {
             b"0\r\nname : value\r\n",
         ];
         for body in refused {
-            assert_eq!(whole(body), Err(Malformed), "{:?}", String::from_utf8_lossy(body.get(..20).unwrap_or(body)));
+            assert_eq!(
+                whole(body),
+                Err(Malformed),
+                "{:?}",
+                String::from_utf8_lossy(body.get(..20).unwrap_or(body))
+            );
         }
-        assert_eq!(whole(b"0\r\n"), Ok((3, false)), "the final line end is part of the body");
+        assert_eq!(
+            whole(b"0\r\n"),
+            Ok((3, false)),
+            "the final line end is part of the body"
+        );
     }
 
     #[test]
     fn the_plain_form_passes_and_ends_where_it_ends() {
         assert_eq!(whole(b"5\r\nhello\r\n0\r\n\r\nGET /"), Ok((15, true)));
-        assert_eq!(whole(b"5;name=\"x y\"\r\nhello\r\nA\r\n0123456789\r\n0\r\nX-Sum: 1 2\r\n\r\n"), Ok((56, true)));
+        assert_eq!(
+            whole(b"5;name=\"x y\"\r\nhello\r\nA\r\n0123456789\r\n0\r\nX-Sum: 1 2\r\n\r\n"),
+            Ok((56, true))
+        );
     }
 
     #[test]
@@ -155,7 +196,11 @@ mod tests {
         for cut in 0..body.len() {
             let mut chunks = Chunks::default();
             let first = chunks.advance(&body[..cut]).unwrap();
-            let second = if chunks.is_done() { 0 } else { chunks.advance(&body[first..]).unwrap() };
+            let second = if chunks.is_done() {
+                0
+            } else {
+                chunks.advance(&body[first..]).unwrap()
+            };
             assert_eq!((first + second, chunks.is_done()), expected, "cut at {cut}");
         }
     }

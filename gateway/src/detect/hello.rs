@@ -63,9 +63,13 @@ impl HelloReader {
             return early;
         }
         loop {
-            let Some(rest) = raw.get(self.at..) else { return Progress::Malformed("bytes went backwards") };
+            let Some(rest) = raw.get(self.at..) else {
+                return Progress::Malformed("bytes went backwards");
+            };
             match record(rest) {
-                Record::Need if raw.len() > MOST_RAW => return Progress::Malformed("too many bytes"),
+                Record::Need if raw.len() > MOST_RAW => {
+                    return Progress::Malformed("too many bytes");
+                }
                 Record::Need => return Progress::Need,
                 Record::Malformed(why) => return Progress::Malformed(why),
                 Record::Fragment(fragment) => {
@@ -93,7 +97,9 @@ fn first_bytes(raw: &[u8]) -> Option<Progress> {
         [] | [HANDSHAKE] => Some(Progress::Need),
         [HANDSHAKE, 3, ..] => None,
         // SSLv2: two-byte length with the top bit set, message 1, then a version. Servers that still take it read no name.
-        [high, _, 1, major, ..] if high & 0x80 != 0 && matches!(major, 0 | 3) => Some(Progress::Malformed("an SSLv2 hello")),
+        [high, _, 1, major, ..] if high & 0x80 != 0 && matches!(major, 0 | 3) => {
+            Some(Progress::Malformed("an SSLv2 hello"))
+        }
         _ => Some(Progress::NotTls),
     }
 }
@@ -105,13 +111,19 @@ enum Record<'a> {
 }
 
 fn record(bytes: &[u8]) -> Record<'_> {
-    if let Some(kind) = bytes.first() && *kind != HANDSHAKE {
+    if let Some(kind) = bytes.first()
+        && *kind != HANDSHAKE
+    {
         return Record::Malformed("another record inside the hello");
     }
-    if let Some(major) = bytes.get(1) && *major != 3 {
+    if let Some(major) = bytes.get(1)
+        && *major != 3
+    {
         return Record::Malformed("a record version that is not 3.x");
     }
-    let Some(&[_, _, _, high, low]) = bytes.first_chunk::<HEADER>() else { return Record::Need };
+    let Some(&[_, _, _, high, low]) = bytes.first_chunk::<HEADER>() else {
+        return Record::Need;
+    };
     let length = usize::from(u16::from_be_bytes([high, low]));
     if length == 0 {
         return Record::Malformed("an empty record");
@@ -119,7 +131,9 @@ fn record(bytes: &[u8]) -> Record<'_> {
     if length > MOST_RECORD {
         return Record::Malformed("a record that is too long");
     }
-    bytes.get(HEADER..HEADER + length).map_or(Record::Need, Record::Fragment)
+    bytes
+        .get(HEADER..HEADER + length)
+        .map_or(Record::Need, Record::Fragment)
 }
 
 enum Message<'a> {
@@ -129,10 +143,14 @@ enum Message<'a> {
 }
 
 fn message(handshake: &[u8]) -> Message<'_> {
-    if let Some(kind) = handshake.first() && *kind != CLIENT_HELLO {
+    if let Some(kind) = handshake.first()
+        && *kind != CLIENT_HELLO
+    {
         return Message::Malformed("a handshake that does not begin with a ClientHello");
     }
-    let Some(&[_, a, b, c]) = handshake.first_chunk::<4>() else { return Message::Need };
+    let Some(&[_, a, b, c]) = handshake.first_chunk::<4>() else {
+        return Message::Need;
+    };
     let length = (usize::from(a) << 16) | (usize::from(b) << 8) | usize::from(c);
     if length > MOST_HANDSHAKE {
         return Message::Malformed("a hello that is too long");
@@ -155,10 +173,17 @@ fn parse(body: &[u8]) -> Result<Hello, &'static str> {
     let session = wire.vector8().ok_or("no session id")?;
     let suites = wire.vector16().ok_or("no cipher suites")?;
     let compressions = wire.vector8().ok_or("no compression methods")?;
-    if session.rest().len() > 32 || suites.is_empty() || suites.rest().len() % 2 != 0 || compressions.is_empty() {
+    if session.rest().len() > 32
+        || suites.is_empty()
+        || suites.rest().len() % 2 != 0
+        || compressions.is_empty()
+    {
         return Err("a field of the wrong length");
     }
-    let mut hello = Hello { name: None, alpn: Vec::new() };
+    let mut hello = Hello {
+        name: None,
+        alpn: Vec::new(),
+    };
     if wire.is_empty() {
         return Ok(hello);
     }
@@ -169,7 +194,9 @@ fn parse(body: &[u8]) -> Result<Hello, &'static str> {
     let mut seen = HashSet::new();
     while !extensions.is_empty() {
         let kind = extensions.u16().ok_or("an extension that does not fit")?;
-        let value = extensions.vector16().ok_or("an extension that does not fit")?;
+        let value = extensions
+            .vector16()
+            .ok_or("an extension that does not fit")?;
         if !seen.insert(kind) {
             return Err("an extension that occurs twice");
         }
@@ -184,7 +211,9 @@ fn parse(body: &[u8]) -> Result<Hello, &'static str> {
 
 /// RFC 6066 allows a list; one host name is the only list every server reads the same way.
 fn server_name(mut value: Wire<'_>) -> Result<Name, &'static str> {
-    let mut list = value.vector16().ok_or("a server name list that does not fit")?;
+    let mut list = value
+        .vector16()
+        .ok_or("a server name list that does not fit")?;
     let kind = list.u8().ok_or("an empty server name list")?;
     let name = list.vector16().ok_or("a server name that does not fit")?;
     if kind != 0 {
@@ -200,13 +229,17 @@ fn server_name(mut value: Wire<'_>) -> Result<Name, &'static str> {
 pub(super) fn host_name(bytes: &[u8]) -> Option<Name> {
     let name = Name::parse_ascii(bytes).ok()?;
     let last = name.labels().next_back()?;
-    let hex = last.strip_prefix("0x").is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+    let hex = last
+        .strip_prefix("0x")
+        .is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
     let number = hex || last.bytes().all(|b| b.is_ascii_digit());
     (!number).then_some(name)
 }
 
 fn alpn(mut value: Wire<'_>) -> Result<Vec<String>, &'static str> {
-    let mut list = value.vector16().ok_or("a protocol list that does not fit")?;
+    let mut list = value
+        .vector16()
+        .ok_or("a protocol list that does not fit")?;
     if list.is_empty() || !value.is_empty() {
         return Err("a protocol list of the wrong length");
     }

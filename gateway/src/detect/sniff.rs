@@ -17,8 +17,25 @@ use super::http::{Head, HeadError, HeadReader, MOST_HEAD};
 
 /// Methods whose first letters make `any` wait for the rest of the line: registered ones in real use.
 const METHODS: [&[u8]; 19] = [
-    b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"CONNECT ", b"OPTIONS ", b"TRACE ", b"PATCH ", b"PROPFIND ",
-    b"PROPPATCH ", b"MKCOL ", b"COPY ", b"MOVE ", b"LOCK ", b"UNLOCK ", b"REPORT ", b"SEARCH ", b"QUERY ",
+    b"GET ",
+    b"HEAD ",
+    b"POST ",
+    b"PUT ",
+    b"DELETE ",
+    b"CONNECT ",
+    b"OPTIONS ",
+    b"TRACE ",
+    b"PATCH ",
+    b"PROPFIND ",
+    b"PROPPATCH ",
+    b"MKCOL ",
+    b"COPY ",
+    b"MOVE ",
+    b"LOCK ",
+    b"UNLOCK ",
+    b"REPORT ",
+    b"SEARCH ",
+    b"QUERY ",
 ];
 
 /// The language a denial is spoken in.
@@ -48,16 +65,33 @@ pub struct Seen {
 impl Seen {
     /// Bytes without meaning, or none at all.
     pub fn opaque() -> Self {
-        Self { evidence: Evidence::Opaque, language: Language::Other, hello: None, head: None }
+        Self {
+            evidence: Evidence::Opaque,
+            language: Language::Other,
+            hello: None,
+            head: None,
+        }
     }
 
     fn tls(hello: Hello) -> Self {
-        Self { evidence: Evidence::Tls { name: hello.name.clone() }, language: Language::Tls, hello: Some(hello), head: None }
+        Self {
+            evidence: Evidence::Tls {
+                name: hello.name.clone(),
+            },
+            language: Language::Tls,
+            hello: Some(hello),
+            head: None,
+        }
     }
 
     fn tls_malformed(why: &'static str) -> Self {
         tracing::debug!(why, "a ClientHello was refused");
-        Self { evidence: Evidence::TlsMalformed, language: Language::Tls, hello: None, head: None }
+        Self {
+            evidence: Evidence::TlsMalformed,
+            language: Language::Tls,
+            hello: None,
+            head: None,
+        }
     }
 
     fn http(read: Result<Head, HeadError>) -> Self {
@@ -68,7 +102,12 @@ impl Seen {
                 Evidence::HttpMalformed
             }
         };
-        Self { evidence, language: Language::Http, hello: None, head: Some(read) }
+        Self {
+            evidence,
+            language: Language::Http,
+            hello: None,
+            head: Some(read),
+        }
     }
 }
 
@@ -92,7 +131,11 @@ pub struct Sniffer {
 impl Sniffer {
     /// Under a rule that judges bytes this way.
     pub fn new(speaks: Speaks) -> Self {
-        Self { speaks, hello: HelloReader::default(), head: HeadReader::default() }
+        Self {
+            speaks,
+            hello: HelloReader::default(),
+            head: HeadReader::default(),
+        }
     }
 
     /// Looks at everything received so far (`raw` only grows between calls).
@@ -139,7 +182,9 @@ fn seen(seen: Seen) -> Sight {
 
 /// Whether bytes on an `any` rule are an HTTP/1 request; `None` while they may become one.
 fn is_http(raw: &[u8]) -> Option<bool> {
-    let known = METHODS.iter().find(|m| raw.starts_with(m) || m.starts_with(raw));
+    let known = METHODS
+        .iter()
+        .find(|m| raw.starts_with(m) || m.starts_with(raw));
     let Some(line_end) = raw.iter().take(MOST_HEAD).position(|b| *b == b'\n') else {
         return match known {
             Some(_) if raw.len() <= MOST_HEAD => None,
@@ -148,6 +193,11 @@ fn is_http(raw: &[u8]) -> Option<bool> {
         };
     };
     let line = raw.get(..line_end).unwrap_or_default();
-    let last = line.strip_suffix(b"\r").unwrap_or(line).rsplit(|b| b.is_ascii_whitespace()).next().unwrap_or_default();
+    let last = line
+        .strip_suffix(b"\r")
+        .unwrap_or(line)
+        .rsplit(u8::is_ascii_whitespace)
+        .next()
+        .unwrap_or_default();
     Some(last.starts_with(b"HTTP/1") || (known.is_some() && last.starts_with(b"HTTP/")))
 }

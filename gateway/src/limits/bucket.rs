@@ -18,7 +18,12 @@ impl Bucket {
     /// A full bucket.
     pub fn new(per_second: u64, capacity: u64, now: Instant) -> Self {
         let (per_second, capacity) = (as_f64(per_second), as_f64(capacity.max(1)));
-        Self { per_second, capacity, level: capacity, filled: now }
+        Self {
+            per_second,
+            capacity,
+            level: capacity,
+            filled: now,
+        }
     }
 
     /// Changes the rate and keeps what was used.
@@ -55,7 +60,10 @@ impl Bucket {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a rate is not money: 53 bits are exact beyond any real bandwidth")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a rate is not money: 53 bits are exact beyond any real bandwidth"
+)]
 fn as_f64(amount: u64) -> f64 {
     amount as f64
 }
@@ -69,8 +77,18 @@ mod tests {
         let start = Instant::now();
         let mut bucket = Bucket::new(10, 20, start);
         assert_eq!((0..30).filter(|_| bucket.take(start)).count(), 20);
-        assert_eq!((0..30).filter(|_| bucket.take(start + Duration::from_secs(1))).count(), 10);
-        assert_eq!((0..30).filter(|_| bucket.take(start + Duration::from_secs(60))).count(), 20);
+        assert_eq!(
+            (0..30)
+                .filter(|_| bucket.take(start + Duration::from_secs(1)))
+                .count(),
+            10
+        );
+        assert_eq!(
+            (0..30)
+                .filter(|_| bucket.take(start + Duration::from_secs(60)))
+                .count(),
+            20
+        );
     }
 
     #[test]
@@ -88,6 +106,9 @@ mod tests {
         let mut bucket = Bucket::new(1000, 1000, start);
         assert_eq!(bucket.spend(1000, start), Duration::ZERO);
         assert_eq!(bucket.spend(500, start), Duration::from_millis(500));
-        assert_eq!(bucket.spend(0, start + Duration::from_millis(500)), Duration::ZERO);
+        assert_eq!(
+            bucket.spend(0, start + Duration::from_millis(500)),
+            Duration::ZERO
+        );
     }
 }

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
+use crate::relay::pipes::IdlePipes;
+
 /// Descriptors that are never given to flows: listeners, journal, control, netlink, resolver sockets.
 const RESERVED_DESCRIPTORS: usize = 256;
 /// What one flow may hold at once: two sockets, and a second attempt of happy eyeballs or a lent pipe end.
@@ -31,14 +33,20 @@ pub struct Share {
 impl Share {
     /// So many things.
     pub fn new(total: usize) -> Arc<Self> {
-        Arc::new(Self { total, used: AtomicUsize::new(0) })
+        Arc::new(Self {
+            total,
+            used: AtomicUsize::new(0),
+        })
     }
 
     /// Takes one for the holder whose count is `own`, unless that would eat into what the others may need.
     pub fn take(self: &Arc<Self>, own: &Arc<AtomicUsize>) -> Option<Taken> {
         let held = own.fetch_add(1, Ordering::AcqRel);
         let used = self.used.fetch_add(1, Ordering::AcqRel);
-        let taken = Taken { share: self.clone(), own: own.clone() };
+        let taken = Taken {
+            share: self.clone(),
+            own: own.clone(),
+        };
         // the guard exists already: refusing is dropping it
         (held < self.total.saturating_sub(used)).then_some(taken)
     }
@@ -73,6 +81,7 @@ impl Drop for Taken {
 pub struct Ceilings {
     pub(crate) flows: Arc<Share>,
     pub(crate) pipes: Arc<Share>,
+    pub(crate) idle_pipes: IdlePipes,
     most_dials: usize,
     most_flows_each: usize,
 }
@@ -82,13 +91,18 @@ impl Ceilings {
     pub fn from_rlimit() -> Self {
         let mut limit = getrlimit(Resource::Nofile);
         if limit.current != limit.maximum {
-            let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
+            let raised = rustix::process::Rlimit {
+                current: limit.maximum,
+                maximum: limit.maximum,
+            };
             match setrlimit(Resource::Nofile, raised) {
                 Ok(()) => limit.current = limit.maximum,
                 Err(error) => tracing::warn!(%error, "the descriptor limit stays as it is"),
             }
         }
-        let descriptors = limit.current.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+        let descriptors = limit
+            .current
+            .map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
         Self::from_descriptors(descriptors)
     }
 
@@ -100,6 +114,7 @@ impl Ceilings {
         Self {
             flows: Share::new(flows),
             pipes: Share::new((usable / 8).min(4096)),
+            idle_pipes: IdlePipes::default(),
             most_dials: flows.min(MOST_DIALS),
             most_flows_each: LOCAL_PORTS / 2,
         }
@@ -156,6 +171,9 @@ mod tests {
         let ceilings = Ceilings::from_descriptors(256);
         assert_eq!(ceilings.flows(), (0, 32));
         assert_eq!(Ceilings::from_descriptors(0).flows(), (0, 0));
-        assert_eq!(Ceilings::from_descriptors(usize::MAX).flows(), (0, MOST_FLOWS));
+        assert_eq!(
+            Ceilings::from_descriptors(usize::MAX).flows(),
+            (0, MOST_FLOWS)
+        );
     }
 }

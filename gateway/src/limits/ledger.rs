@@ -16,7 +16,7 @@ const FLOWS: u32 = 256;
 /// New flows a second where the policy names none.
 const RATE: u32 = 50;
 /// Distinct names where the policy names none.
-const NAMES: u32 = 500;
+pub const NAMES: u32 = 500;
 /// Record entries where the policy names none: about 60 MB of journal.
 const RECORDS: u64 = 100_000;
 
@@ -47,7 +47,8 @@ impl Effective {
 
     /// A second's worth, but at least what one read moves: a smaller burst would only add wake-ups.
     fn bandwidth_bucket(&self, now: Instant) -> Option<Bucket> {
-        self.bandwidth.map(|rate| Bucket::new(rate, rate.max(16 * 1024), now))
+        self.bandwidth
+            .map(|rate| Bucket::new(rate, rate.max(16 * 1024), now))
     }
 }
 
@@ -93,7 +94,11 @@ impl Ledger {
         Self {
             flows: Arc::default(),
             pipes: Arc::default(),
-            rate: Mutex::new(Bucket::new(effective.rate, effective.rate.saturating_mul(2), now)),
+            rate: Mutex::new(Bucket::new(
+                effective.rate,
+                effective.rate.saturating_mul(2),
+                now,
+            )),
             pace_up: Mutex::new(effective.bandwidth_bucket(now)),
             pace_down: Mutex::new(effective.bandwidth_bucket(now)),
             upload: AtomicU64::new(used.upload),
@@ -145,7 +150,11 @@ impl Ledger {
         let most = self.limits.load().flows.min(ceilings.most_flows_each());
         let taken = ceilings.flows.take(&self.flows).ok_or(Reason::LimitFlows)?;
         // counted after taking, so that two that come at once cannot both be the last
-        if self.flows.load(Ordering::Acquire) > most { Err(Reason::LimitFlows) } else { Ok(FlowSlot { _taken: taken }) }
+        if self.flows.load(Ordering::Acquire) > most {
+            Err(Reason::LimitFlows)
+        } else {
+            Ok(FlowSlot { _taken: taken })
+        }
     }
 
     /// Borrows the right to one pipe, if this network's share allows it.
@@ -160,22 +169,38 @@ impl Ledger {
 
     /// Counts bytes up; Err when the budget is used up (the flow ends with the reason).
     pub fn upload(&self, bytes: u64) -> Result<(), Reason> {
-        spend(&self.upload, bytes, self.limits.load().upload, Reason::LimitUpload)
+        spend(
+            &self.upload,
+            bytes,
+            self.limits.load().upload,
+            Reason::LimitUpload,
+        )
     }
 
     /// Counts bytes down.
     pub fn download(&self, bytes: u64) -> Result<(), Reason> {
-        spend(&self.download, bytes, self.limits.load().download, Reason::LimitDownload)
+        spend(
+            &self.download,
+            bytes,
+            self.limits.load().download,
+            Reason::LimitDownload,
+        )
     }
 
     /// Bytes that may still go up.
     pub fn upload_left(&self) -> u64 {
-        self.limits.load().upload.saturating_sub(self.upload.load(Ordering::Relaxed))
+        self.limits
+            .load()
+            .upload
+            .saturating_sub(self.upload.load(Ordering::Relaxed))
     }
 
     /// Bytes that may still come down.
     pub fn download_left(&self) -> u64 {
-        self.limits.load().download.saturating_sub(self.download.load(Ordering::Relaxed))
+        self.limits
+            .load()
+            .download
+            .saturating_sub(self.download.load(Ordering::Relaxed))
     }
 
     /// How long a relay waits after moving these bytes up, so that the network keeps its bandwidth.
@@ -195,7 +220,11 @@ impl Ledger {
 
     /// Counts a record entry.
     pub fn record(&self) -> Result<(), Reason> {
-        count(&self.records, self.limits.load().records, Reason::LimitRecords)
+        count(
+            &self.records,
+            self.limits.load().records,
+            Reason::LimitRecords,
+        )
     }
 
     /// Counters now.
@@ -212,17 +241,26 @@ impl Ledger {
 /// Bytes that were moved stay counted, also those that went over.
 fn spend(counter: &AtomicU64, bytes: u64, most: u64, reason: Reason) -> Result<(), Reason> {
     let before = counter.fetch_add(bytes, Ordering::Relaxed);
-    if before.saturating_add(bytes) > most { Err(reason) } else { Ok(()) }
+    if before.saturating_add(bytes) > most {
+        Err(reason)
+    } else {
+        Ok(())
+    }
 }
 
 /// One more, or not counted at all.
 fn count(counter: &AtomicU64, most: u64, reason: Reason) -> Result<(), Reason> {
     let next = |n: u64| (n < most).then_some(n + 1);
-    counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).map(drop).map_err(|_| reason)
+    counter
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
+        .map(drop)
+        .map_err(|_| reason)
 }
 
 fn pace(bucket: &Mutex<Option<Bucket>>, bytes: u64) -> Duration {
-    lock(bucket).as_mut().map_or(Duration::ZERO, |b| b.spend(bytes, Instant::now()))
+    lock(bucket)
+        .as_mut()
+        .map_or(Duration::ZERO, |b| b.spend(bytes, Instant::now()))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -239,7 +277,13 @@ mod tests {
 
     #[test]
     fn one_flow_more_than_the_limit_is_denied_until_one_ends() {
-        let ledger = Ledger::new(&Limits { flows: Some(2), ..Limits::default() }, Used::default());
+        let ledger = Ledger::new(
+            &Limits {
+                flows: Some(2),
+                ..Limits::default()
+            },
+            Used::default(),
+        );
         let ceilings = ceilings();
         let first = ledger.admit(&ceilings).unwrap();
         let _second = ledger.admit(&ceilings).unwrap();
@@ -251,31 +295,61 @@ mod tests {
 
     #[test]
     fn new_flows_beyond_the_rate_are_denied() {
-        let ledger = Ledger::new(&Limits { rate: Some(5), ..Limits::default() }, Used::default());
+        let ledger = Ledger::new(
+            &Limits {
+                rate: Some(5),
+                ..Limits::default()
+            },
+            Used::default(),
+        );
         let (ceilings, now) = (ceilings(), Instant::now());
-        let admitted = (0..50).filter(|_| ledger.admit_at(&ceilings, now).is_ok()).count();
+        let admitted = (0..50)
+            .filter(|_| ledger.admit_at(&ceilings, now).is_ok())
+            .count();
         assert_eq!(admitted, 10);
-        assert_eq!(ledger.admit_at(&ceilings, now).unwrap_err(), Reason::LimitRate);
-        assert!(ledger.admit_at(&ceilings, now + Duration::from_secs(1)).is_ok());
+        assert_eq!(
+            ledger.admit_at(&ceilings, now).unwrap_err(),
+            Reason::LimitRate
+        );
+        assert!(
+            ledger
+                .admit_at(&ceilings, now + Duration::from_secs(1))
+                .is_ok()
+        );
     }
 
     #[test]
     fn a_used_up_budget_ends_flows_and_admits_none_also_after_a_restart() {
-        let limits = Limits { upload: Some(100), download: Some(50), ..Limits::default() };
+        let limits = Limits {
+            upload: Some(100),
+            download: Some(50),
+            ..Limits::default()
+        };
         let ledger = Ledger::new(&limits, Used::default());
         assert_eq!(ledger.upload(100), Ok(()));
         assert_eq!(ledger.upload(1), Err(Reason::LimitUpload));
         assert_eq!(ledger.download(50), Ok(()));
         assert_eq!(ledger.download_left(), 0);
         let restored = Ledger::new(&limits, ledger.used());
-        assert_eq!(restored.admit(&ceilings()).unwrap_err(), Reason::LimitUpload);
-        restored.set_limits(&Limits { upload: Some(1000), download: Some(1000), ..Limits::default() });
+        assert_eq!(
+            restored.admit(&ceilings()).unwrap_err(),
+            Reason::LimitUpload
+        );
+        restored.set_limits(&Limits {
+            upload: Some(1000),
+            download: Some(1000),
+            ..Limits::default()
+        });
         assert!(restored.admit(&ceilings()).is_ok());
     }
 
     #[test]
     fn names_and_records_have_their_own_reasons() {
-        let limits = Limits { names: Some(1), records: Some(1), ..Limits::default() };
+        let limits = Limits {
+            names: Some(1),
+            records: Some(1),
+            ..Limits::default()
+        };
         let ledger = Ledger::new(&limits, Used::default());
         assert_eq!(ledger.name(), Ok(()));
         assert_eq!(ledger.name(), Err(Reason::LimitNames));
@@ -288,8 +362,15 @@ mod tests {
     #[test]
     fn at_the_global_ceiling_a_flow_is_denied_and_another_network_is_served() {
         let ceilings = Ceilings::from_descriptors(512);
-        let limits = Limits { flows: Some(10_000), rate: Some(10_000), ..Limits::default() };
-        let (greedy, modest) = (Ledger::new(&limits, Used::default()), Ledger::new(&limits, Used::default()));
+        let limits = Limits {
+            flows: Some(10_000),
+            rate: Some(10_000),
+            ..Limits::default()
+        };
+        let (greedy, modest) = (
+            Ledger::new(&limits, Used::default()),
+            Ledger::new(&limits, Used::default()),
+        );
         let held: Vec<_> = std::iter::from_fn(|| greedy.admit(&ceilings).ok()).collect();
         assert_eq!(held.len(), 32);
         assert_eq!(greedy.admit(&ceilings).unwrap_err(), Reason::LimitFlows);
@@ -300,7 +381,13 @@ mod tests {
     fn bandwidth_paces_and_no_bandwidth_does_not() {
         let free = Ledger::new(&Limits::default(), Used::default());
         assert_eq!(free.pace_up(u64::from(u32::MAX)), Duration::ZERO);
-        let paced = Ledger::new(&Limits { bandwidth: Some(100_000), ..Limits::default() }, Used::default());
+        let paced = Ledger::new(
+            &Limits {
+                bandwidth: Some(100_000),
+                ..Limits::default()
+            },
+            Used::default(),
+        );
         assert_eq!(paced.pace_down(100_000), Duration::ZERO);
         assert!(paced.pace_down(50_000) > Duration::from_millis(400));
         assert_eq!(paced.pace_up(1), Duration::ZERO);

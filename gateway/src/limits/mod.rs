@@ -11,4 +11,4 @@ mod ledger;
 
 pub use bucket::Bucket;
 pub use ceilings::{Ceilings, Share, Taken};
-pub use ledger::{FlowSlot, Ledger, Used};
+pub use ledger::{FlowSlot, Ledger, NAMES, Used};

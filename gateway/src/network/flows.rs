@@ -102,7 +102,11 @@ pub struct FlowGuard {
 
 impl Drop for FlowGuard {
     fn drop(&mut self) {
-        self.table.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.flow.id);
+        self.table
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.flow.id);
     }
 }
 
@@ -129,13 +133,25 @@ impl FlowTable {
             cut: CancellationToken::new(),
             cause: OnceLock::new(),
         });
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(flow.id, flow.clone());
-        FlowGuard { table: self.clone(), flow }
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(flow.id, flow.clone());
+        FlowGuard {
+            table: self.clone(),
+            flow,
+        }
     }
 
     /// All live flows, oldest first.
     pub fn all(&self) -> Vec<Arc<Flow>> {
-        let mut all: Vec<_> = self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let mut all: Vec<_> = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect();
         all.sort_by_key(|f| f.id);
         all
     }

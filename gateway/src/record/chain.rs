@@ -17,7 +17,11 @@ impl Link {
     /// Reads 64 lower-case hex digits.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.as_bytes();
-        if digits.len() != 64 || !digits.iter().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(b)) {
+        if digits.len() != 64
+            || !digits
+                .iter()
+                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(b))
+        {
             return None;
         }
         let mut out = [0; 32];
@@ -60,7 +64,10 @@ pub struct Position {
 
 impl Position {
     /// Before the first line.
-    pub const ORIGIN: Self = Self { seq: 0, link: Link::ORIGIN };
+    pub const ORIGIN: Self = Self {
+        seq: 0,
+        link: Link::ORIGIN,
+    };
 }
 
 /// Composes the line that follows a position. `body` is the entry's JSON object.
@@ -117,7 +124,13 @@ pub fn parse(line: &str) -> Option<Parsed> {
     let (prev, claimed) = (Link::parse(prev)?, Link::parse(hash_text)?);
     let start = format!("{{\"seq\":{number},\"t\":{time},");
     let computed = hash(prev, start.as_bytes(), fields.as_bytes());
-    Some(Parsed { seq: number, t: time, prev, hash: claimed, computed })
+    Some(Parsed {
+        seq: number,
+        t: time,
+        prev,
+        hash: claimed,
+        computed,
+    })
 }
 
 impl Parsed {
@@ -128,7 +141,10 @@ impl Parsed {
 
     /// Where the chain stands after this line, by its own word.
     pub fn position(&self) -> Position {
-        Position { seq: self.seq, link: self.hash }
+        Position {
+            seq: self.seq,
+            link: self.hash,
+        }
     }
 }
 
@@ -139,7 +155,12 @@ mod tests {
     #[test]
     fn any_changed_byte_of_a_line_is_seen_and_the_line_itself_follows() {
         let mut line = Vec::new();
-        let at = compose(Position::ORIGIN, 1_700_000_000_000, br#"{"kind":"gap","window_ms":1000}"#, &mut line);
+        let at = compose(
+            Position::ORIGIN,
+            1_700_000_000_000,
+            br#"{"kind":"gap","window_ms":1000}"#,
+            &mut line,
+        );
         let text = std::str::from_utf8(&line).unwrap().trim_end();
         assert!(parse(text).unwrap().follows(Position::ORIGIN));
         assert_eq!(parse(text).unwrap().position(), at);
@@ -147,16 +168,27 @@ mod tests {
             let mut bytes = text.as_bytes().to_vec();
             bytes[i] = if bytes[i] == b'7' { b'8' } else { b'7' };
             let changed = String::from_utf8(bytes).unwrap();
-            assert!(!parse(&changed).is_some_and(|p| p.follows(Position::ORIGIN)), "byte {i}: {changed}");
+            assert!(
+                !parse(&changed).is_some_and(|p| p.follows(Position::ORIGIN)),
+                "byte {i}: {changed}"
+            );
         }
     }
 
     #[test]
     fn a_line_parses_as_json_with_the_entry_beside_the_chain() {
         let mut line = Vec::new();
-        compose(Position::ORIGIN, 5, br#"{"kind":"gap","window_ms":1000}"#, &mut line);
+        compose(
+            Position::ORIGIN,
+            5,
+            br#"{"kind":"gap","window_ms":1000}"#,
+            &mut line,
+        );
         let read: crate::record::Line = serde_json::from_slice(&line).unwrap();
         assert_eq!((read.seq, read.t), (1, 5));
-        assert!(matches!(read.entry, crate::record::Entry::Gap { window_ms: 1000 }));
+        assert!(matches!(
+            read.entry,
+            crate::record::Entry::Gap { window_ms: 1000 }
+        ));
     }
 }

@@ -65,33 +65,59 @@ pub struct Folds {
 impl Folds {
     /// With so many bytes for each network.
     pub fn new(network_bytes: u64) -> Self {
-        Self { network_bytes, networks: HashMap::new() }
+        Self {
+            network_bytes,
+            networks: HashMap::new(),
+        }
     }
 
     /// Decides about an entry.
     pub fn admit(&mut self, entry: &Entry, now: i64) -> Verdict {
         match entry {
             Entry::Open(open) => {
-                let of = self.networks.entry(open.subject.network.clone()).or_default();
-                if of.bytes >= self.network_bytes { Verdict::OverQuota } else { Verdict::Write }
+                let of = self
+                    .networks
+                    .entry(open.subject.network.clone())
+                    .or_default();
+                if of.bytes >= self.network_bytes {
+                    Verdict::OverQuota
+                } else {
+                    Verdict::Write
+                }
             }
             Entry::Denial(denied) => self.fold(denied, false, now),
             Entry::Failure(denied) => self.fold(denied, true, now),
-            Entry::Close(_) | Entry::Network(_) | Entry::Posture { .. } | Entry::Gap { .. } | Entry::Folded { .. } => Verdict::Write,
+            Entry::Close(_)
+            | Entry::Network(_)
+            | Entry::Posture { .. }
+            | Entry::Gap { .. }
+            | Entry::Folded { .. } => Verdict::Write,
         }
     }
 
     fn fold(&mut self, denied: &Denied, failure: bool, now: i64) -> Verdict {
-        let of = self.networks.entry(denied.subject.network.clone()).or_default();
+        let of = self
+            .networks
+            .entry(denied.subject.network.clone())
+            .or_default();
         if now - of.began >= WINDOW_MS {
             (of.began, of.denials) = (now, 0);
         }
         let crowded = of.denials >= DENIALS || of.bytes >= self.network_bytes;
-        let mut key = Key { reason: denied.reason, destination: destination(denied), failure };
+        let mut key = Key {
+            reason: denied.reason,
+            destination: destination(denied),
+            failure,
+        };
         if crowded || (of.same.len() >= REMEMBERED && !of.same.contains_key(&key)) {
             key.destination.clear();
         }
-        let same = of.same.entry(key).or_insert(Same { began: now, written: 0, held: 0, first_held: None });
+        let same = of.same.entry(key).or_insert(Same {
+            began: now,
+            written: 0,
+            held: 0,
+            first_held: None,
+        });
         // An old window that held nothing starts afresh; one that held something is written out by `due` first.
         if same.held == 0 && now - same.began >= WINDOW_MS {
             (same.began, same.written) = (now, 0);
@@ -102,7 +128,8 @@ impl Folds {
             return Verdict::Write;
         }
         same.held += 1;
-        same.first_held.get_or_insert_with(|| Box::new(denied.clone()));
+        same.first_held
+            .get_or_insert_with(|| Box::new(denied.clone()));
         Verdict::Folded
     }
 
@@ -111,7 +138,9 @@ impl Folds {
         let network = match entry {
             Entry::Open(open) => &open.subject.network,
             Entry::Close(close) => &close.subject.network,
-            Entry::Denial(denied) | Entry::Failure(denied) | Entry::Folded { first: denied, .. } => &denied.subject.network,
+            Entry::Denial(denied)
+            | Entry::Failure(denied)
+            | Entry::Folded { first: denied, .. } => &denied.subject.network,
             Entry::Network(change) if change.change == "detached" => {
                 // What it still holds is written by `due` at the end of its window.
                 if let Some(of) = self.networks.get_mut(&change.network) {
@@ -133,12 +162,16 @@ impl Folds {
                     return true;
                 }
                 if let Some(first) = same.first_held.take() {
-                    due.push(Entry::Folded { first, count: same.held });
+                    due.push(Entry::Folded {
+                        first,
+                        count: same.held,
+                    });
                 }
                 false
             });
         }
-        self.networks.retain(|_, of| of.bytes > 0 || !of.same.is_empty());
+        self.networks
+            .retain(|_, of| of.bytes > 0 || !of.same.is_empty());
         due
     }
 }

@@ -51,7 +51,10 @@ fn message(about: About, seq: u64, hash: &str, t: i64) -> String {
 impl Statement {
     /// The position it speaks of.
     pub fn position(&self) -> Option<Position> {
-        Some(Position { seq: self.seq, link: Link::parse(&self.hash)? })
+        Some(Position {
+            seq: self.seq,
+            link: Link::parse(&self.hash)?,
+        })
     }
 
     /// Whether its own key signed it.
@@ -59,7 +62,11 @@ impl Statement {
         let check = || {
             let key = VerifyingKey::from_bytes(&Link::parse(&self.key)?.0).ok()?;
             let signature = Signature::from_bytes(&unhex(&self.signature)?);
-            key.verify(message(self.about, self.seq, &self.hash, self.t).as_bytes(), &signature).ok()
+            key.verify(
+                message(self.about, self.seq, &self.hash, self.t).as_bytes(),
+                &signature,
+            )
+            .ok()
         };
         check().is_some()
     }
@@ -67,7 +74,9 @@ impl Statement {
     /// Reads one from a file; `None` if there is none.
     pub fn read(path: &Path) -> io::Result<Option<Self>> {
         match fs::read(path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::from),
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map(Some)
+                .map_err(io::Error::from),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -118,17 +127,29 @@ impl Signatory {
         match File::open(path) {
             Ok(mut file) => {
                 if file.metadata()?.mode() & 0o077 != 0 {
-                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, "others than its owner can read the journal's key"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::PermissionDenied,
+                        "others than its owner can read the journal's key",
+                    ));
                 }
                 let mut text = String::new();
                 file.read_to_string(&mut text)?;
-                let bytes = unhex(text.trim()).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the journal's key is not 64 hex digits"))?;
+                let bytes = unhex(text.trim()).ok_or_else(|| {
+                    io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "the journal's key is not 64 hex digits",
+                    )
+                })?;
                 Ok(Self(SigningKey::from_bytes(&bytes)))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let mut bytes = [0; 32];
                 getrandom::fill(&mut bytes).map_err(|e| io::Error::other(e.to_string()))?;
-                let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+                let mut file = OpenOptions::new()
+                    .write(true)
+                    .create_new(true)
+                    .mode(0o600)
+                    .open(path)?;
                 file.write_all(hex(&bytes).as_bytes())?;
                 file.sync_all()?;
                 Ok(Self(SigningKey::from_bytes(&bytes)))
@@ -146,7 +167,14 @@ impl Signatory {
     pub fn sign(&self, about: About, at: Position, t: i64) -> Statement {
         let hash = at.link.to_string();
         let signature = self.0.sign(message(about, at.seq, &hash, t).as_bytes());
-        Statement { about, seq: at.seq, hash, t, key: self.public(), signature: hex(&signature.to_bytes()) }
+        Statement {
+            about,
+            seq: at.seq,
+            hash,
+            t,
+            key: self.public(),
+            signature: hex(&signature.to_bytes()),
+        }
     }
 }
 
@@ -158,12 +186,43 @@ mod tests {
     fn a_changed_statement_does_not_hold_and_the_signed_one_does() {
         let dir = tempfile::tempdir().unwrap();
         let key = Signatory::open(&dir.path().join("key")).unwrap();
-        let signed = key.sign(About::Head, Position { seq: 9, link: Link([7; 32]) }, 5);
+        let signed = key.sign(
+            About::Head,
+            Position {
+                seq: 9,
+                link: Link([7; 32]),
+            },
+            5,
+        );
         assert!(signed.holds());
-        assert!(!Statement { seq: 8, ..signed.clone() }.holds());
-        assert!(!Statement { about: About::CleanEnd, ..signed.clone() }.holds());
-        assert!(!Statement { t: 6, ..signed.clone() }.holds());
-        assert!(!Statement { hash: Link([8; 32]).to_string(), ..signed }.holds());
+        assert!(
+            !Statement {
+                seq: 8,
+                ..signed.clone()
+            }
+            .holds()
+        );
+        assert!(
+            !Statement {
+                about: About::CleanEnd,
+                ..signed.clone()
+            }
+            .holds()
+        );
+        assert!(
+            !Statement {
+                t: 6,
+                ..signed.clone()
+            }
+            .holds()
+        );
+        assert!(
+            !Statement {
+                hash: Link([8; 32]).to_string(),
+                ..signed
+            }
+            .holds()
+        );
     }
 
     #[test]
@@ -174,6 +233,9 @@ mod tests {
         let first = Signatory::open(&path).unwrap().public();
         assert_eq!(Signatory::open(&path).unwrap().public(), first);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        assert_eq!(Signatory::open(&path).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(
+            Signatory::open(&path).unwrap_err().kind(),
+            io::ErrorKind::PermissionDenied
+        );
     }
 }

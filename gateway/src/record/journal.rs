@@ -113,14 +113,24 @@ impl Journal {
     pub fn open(config: JournalConfig) -> Result<Self, JournalError> {
         let fail = |action, path: &Path| {
             let path = path.to_owned();
-            move |source| JournalError { action, path, source }
+            move |source| JournalError {
+                action,
+                path,
+                source,
+            }
         };
-        fs::create_dir_all(&config.dir).map_err(fail("making the journal's folder", &config.dir))?;
-        let signatory = Signatory::open(&config.key).map_err(fail("opening the journal's key", &config.key))?;
-        let found = recover::recover(&config.dir).map_err(fail("reading the journal in", &config.dir))?;
+        fs::create_dir_all(&config.dir)
+            .map_err(fail("making the journal's folder", &config.dir))?;
+        let signatory =
+            Signatory::open(&config.key).map_err(fail("opening the journal's key", &config.key))?;
+        let found =
+            recover::recover(&config.dir).map_err(fail("reading the journal in", &config.dir))?;
         let path = segment::path(&config.dir, found.index);
         let file = open_segment(&path).map_err(fail("opening the segment", &path))?;
-        let length = file.metadata().map_err(fail("measuring the segment", &path))?.len();
+        let length = file
+            .metadata()
+            .map_err(fail("measuring the segment", &path))?
+            .len();
         let tail = Tail {
             file: Arc::new(file),
             index: found.index,
@@ -142,9 +152,13 @@ impl Journal {
             config,
         };
         journal.allot(&mut journal.tail());
-        journal.state_head(super::head::About::Head).map_err(fail("signing the head in", &journal.config.dir))?;
+        journal
+            .state_head(super::head::About::Head)
+            .map_err(fail("signing the head in", &journal.config.dir))?;
         if let Some(window_ms) = found.lost_ms {
-            journal.write(&Entry::Gap { window_ms }, now_ms()).map_err(|e| fail("writing to", &path)(e.0))?;
+            journal
+                .write(&Entry::Gap { window_ms }, now_ms())
+                .map_err(|e| fail("writing to", &path)(e.0))?;
         }
         Ok(journal)
     }
@@ -259,7 +273,9 @@ impl Journal {
             }
             Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => {
                 if self.roomy.swap(false, Ordering::Relaxed) {
-                    tracing::error!("no space for the journal: new flows are refused until there is");
+                    tracing::error!(
+                        "no space for the journal: new flows are refused until there is"
+                    );
                 }
             }
             // A file system that cannot allot ahead: a full disk is noticed by the write itself.
@@ -282,7 +298,13 @@ impl Journal {
 }
 
 fn open_segment(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o640).open(path)
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o640)
+        .open(path)
 }
 
 fn cut_path(entry: &mut Entry) {
@@ -290,7 +312,10 @@ fn cut_path(entry: &mut Entry) {
         && let Some((_, path)) = &mut close.http
         && path.len() > PATH_LIMIT
     {
-        let end = (0..=PATH_LIMIT).rev().find(|i| path.is_char_boundary(*i)).unwrap_or(0);
+        let end = (0..=PATH_LIMIT)
+            .rev()
+            .find(|i| path.is_char_boundary(*i))
+            .unwrap_or(0);
         path.truncate(end);
     }
 }

@@ -78,16 +78,24 @@ impl Journal {
             return Ok(());
         }
         file.sync_data()?;
-        self.signatory.sign(about, position, now_ms()).write(&self.config.dir.join(HEAD))?;
+        self.signatory
+            .sign(about, position, now_ms())
+            .write(&self.config.dir.join(HEAD))?;
         *stated = Some(position);
         Ok(())
     }
 
     fn anchor(&self) -> io::Result<()> {
-        let Some(position) = *self.stated.lock().unwrap_or_else(PoisonError::into_inner) else { return Ok(()) };
+        let Some(position) = *self.stated.lock().unwrap_or_else(PoisonError::into_inner) else {
+            return Ok(());
+        };
         let mut line = serde_json::to_vec(&self.signatory.sign(About::Head, position, now_ms()))?;
         line.push(b'\n');
-        let mut file = OpenOptions::new().create(true).append(true).mode(0o640).open(&self.config.anchors)?;
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o640)
+            .open(&self.config.anchors)?;
         file.write_all(&line)?;
         file.sync_data()
     }
@@ -108,8 +116,12 @@ impl Journal {
             if !expired || oldest.index >= current {
                 break;
             }
-            let Some(last) = last_line(oldest)? else { break };
-            self.signatory.sign(About::Checkpoint, last, now).write(&self.config.dir.join(CHECKPOINT))?;
+            let Some(last) = last_line(oldest)? else {
+                break;
+            };
+            self.signatory
+                .sign(About::Checkpoint, last, now)
+                .write(&self.config.dir.join(CHECKPOINT))?;
             total -= fs::metadata(&oldest.path)?.len();
             fs::remove_file(&oldest.path)?;
         }

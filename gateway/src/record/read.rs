@@ -27,8 +27,14 @@ impl Reader {
                 break;
             }
         }
-        let at = at.map(|s| Lines::open(&s.path, 0).map(|lines| (s, lines))).transpose()?;
-        Ok(Self { dir: dir.to_owned(), after, at })
+        let at = at
+            .map(|s| Lines::open(&s.path, 0).map(|lines| (s, lines)))
+            .transpose()?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            after,
+            at,
+        })
     }
 
     /// Number of the last line given out.
@@ -40,7 +46,9 @@ impl Reader {
     pub fn next_line(&mut self) -> io::Result<Option<String>> {
         loop {
             let Some((at, lines)) = &mut self.at else {
-                let Some(first) = segment::list(&self.dir)?.into_iter().next() else { return Ok(None) };
+                let Some(first) = segment::list(&self.dir)?.into_iter().next() else {
+                    return Ok(None);
+                };
                 let lines = Lines::open(&first.path, 0)?;
                 self.at = Some((first, lines));
                 continue;
@@ -55,7 +63,12 @@ impl Reader {
                 }
             }
             let index = at.index;
-            let Some(next) = segment::list(&self.dir)?.into_iter().find(|s| s.index > index) else { return Ok(None) };
+            let Some(next) = segment::list(&self.dir)?
+                .into_iter()
+                .find(|s| s.index > index)
+            else {
+                return Ok(None);
+            };
             // The writer may have finished this segment between the read above and the listing.
             if let Some(line) = lines.next_line()? {
                 let line = line.to_owned();
@@ -81,7 +94,9 @@ pub struct Since {
 pub fn export(dir: &Path, since: Since, into: &mut impl Write) -> io::Result<u64> {
     let mut reader = Reader::open(dir, since.seq)?;
     while let Some(line) = reader.next_line()? {
-        let early = since.t.is_some_and(|t| chain::parse(&line).is_some_and(|p| p.t < t));
+        let early = since
+            .t
+            .is_some_and(|t| chain::parse(&line).is_some_and(|p| p.t < t));
         if !early {
             into.write_all(line.as_bytes())?;
             into.write_all(b"\n")?;

@@ -28,9 +28,15 @@ pub fn list(dir: &Path) -> io::Result<Vec<Segment>> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let name = entry.file_name();
-        let index = name.to_str().and_then(|n| n.strip_suffix(".jsonl")).and_then(|n| n.parse().ok());
+        let index = name
+            .to_str()
+            .and_then(|n| n.strip_suffix(".jsonl"))
+            .and_then(|n| n.parse().ok());
         if let Some(index) = index {
-            all.push(Segment { index, path: entry.path() });
+            all.push(Segment {
+                index,
+                path: entry.path(),
+            });
         }
     }
     all.sort();
@@ -40,7 +46,10 @@ pub fn list(dir: &Path) -> io::Result<Vec<Segment>> {
 /// Number and time of a segment's first line, if it has a whole one.
 pub fn first(segment: &Segment) -> io::Result<Option<(u64, i64)>> {
     let mut lines = Lines::open(&segment.path, 0)?;
-    Ok(lines.next_line()?.and_then(chain::parse).map(|p| (p.seq, p.t)))
+    Ok(lines
+        .next_line()?
+        .and_then(chain::parse)
+        .map(|p| (p.seq, p.t)))
 }
 
 /// Whole lines of one file.
@@ -58,7 +67,12 @@ impl Lines {
     pub fn open(path: &Path, offset: u64) -> io::Result<Self> {
         let mut file = BufReader::with_capacity(1 << 16, File::open(path)?);
         file.seek(SeekFrom::Start(offset))?;
-        Ok(Self { file, line: Vec::new(), text: String::new(), offset })
+        Ok(Self {
+            file,
+            line: Vec::new(),
+            text: String::new(),
+            offset,
+        })
     }
 
     /// Byte offset behind the last whole line.

@@ -25,7 +25,10 @@ struct Lab {
 impl Lab {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let config = JournalConfig { segment_bytes: 4096, ..JournalConfig::under(dir.path()) };
+        let config = JournalConfig {
+            segment_bytes: 4096,
+            ..JournalConfig::under(dir.path())
+        };
         Self { dir, config }
     }
 
@@ -46,7 +49,11 @@ impl Lab {
     }
 
     fn segments(&self) -> Vec<PathBuf> {
-        segment::list(&self.config.dir).unwrap().into_iter().map(|s| s.path).collect()
+        segment::list(&self.config.dir)
+            .unwrap()
+            .into_iter()
+            .map(|s| s.path)
+            .collect()
     }
 
     fn report(&self) -> Report {
@@ -60,7 +67,10 @@ impl Lab {
     fn entries(&self) -> Vec<Entry> {
         let mut out = Vec::new();
         export(&self.config.dir, read::Since::default(), &mut out).unwrap();
-        out.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(|l| serde_json::from_slice::<Line>(l).unwrap().entry).collect()
+        out.split(|b| *b == b'\n')
+            .filter(|l| !l.is_empty())
+            .map(|l| serde_json::from_slice::<Line>(l).unwrap().entry)
+            .collect()
     }
 }
 
@@ -108,21 +118,30 @@ fn edit(path: &Path, change: impl FnOnce(&mut Vec<String>)) {
     let text = fs::read_to_string(path).unwrap();
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     change(&mut lines);
-    fs::write(path, lines.iter().map(|l| format!("{l}\n")).collect::<String>()).unwrap();
+    fs::write(
+        path,
+        lines.iter().map(|l| format!("{l}\n")).collect::<String>(),
+    )
+    .unwrap();
 }
 
 #[test]
 fn an_untouched_journal_verifies() {
     let report = Lab::filled().report();
     assert!(report.ok(), "{:?}", report.findings);
-    assert_eq!((report.lines, report.first, report.last, report.anchors), (60, Some(1), Some(60), 1));
+    assert_eq!(
+        (report.lines, report.first, report.last, report.anchors),
+        (60, Some(1), Some(60), 1)
+    );
     assert_eq!(report.gaps, []);
 }
 
 #[test]
 fn a_changed_byte_is_found() {
     let lab = Lab::filled();
-    edit(&lab.segments()[1], |lines| lines[2] = lines[2].replace("203.0.113.9", "203.0.113.8"));
+    edit(&lab.segments()[1], |lines| {
+        lines[2] = lines[2].replace("203.0.113.9", "203.0.113.8")
+    });
     assert_eq!(lab.kinds(), [Kind::Changed]);
 }
 
@@ -131,9 +150,19 @@ fn a_changed_line_with_its_hash_made_again_is_found() {
     let lab = Lab::filled();
     edit(&lab.segments()[1], |lines| {
         let parsed = chain::parse(&lines[2]).unwrap();
-        let body = format!("{{{}", lines[2].split_once(&format!("{}\",", parsed.hash)).unwrap().1.replace("113.9", "113.8"));
+        let body = format!(
+            "{{{}",
+            lines[2]
+                .split_once(&format!("{}\",", parsed.hash))
+                .unwrap()
+                .1
+                .replace("113.9", "113.8")
+        );
         let mut line = Vec::new();
-        let before = chain::Position { seq: parsed.seq - 1, link: parsed.prev };
+        let before = chain::Position {
+            seq: parsed.seq - 1,
+            link: parsed.prev,
+        };
         chain::compose(before, parsed.t, body.as_bytes(), &mut line);
         lines[2] = String::from_utf8(line).unwrap().trim_end().to_owned();
     });
@@ -156,7 +185,11 @@ fn re_ordered_lines_are_found() {
 
 #[test]
 fn a_removed_segment_is_found_wherever_it_was() {
-    for (which, kind) in [(0, Kind::Beheaded), (1, Kind::Broken), (usize::MAX, Kind::Cut)] {
+    for (which, kind) in [
+        (0, Kind::Beheaded),
+        (1, Kind::Broken),
+        (usize::MAX, Kind::Cut),
+    ] {
         let lab = Lab::filled();
         let segments = lab.segments();
         fs::remove_file(&segments[which.min(segments.len() - 1)]).unwrap();
@@ -167,7 +200,9 @@ fn a_removed_segment_is_found_wherever_it_was() {
 #[test]
 fn a_removed_journal_is_found() {
     let lab = Lab::filled();
-    lab.segments().iter().for_each(|s| fs::remove_file(s).unwrap());
+    lab.segments()
+        .iter()
+        .for_each(|s| fs::remove_file(s).unwrap());
     assert_eq!(lab.kinds(), [Kind::Cut]);
 }
 
@@ -177,7 +212,11 @@ fn a_cut_end_is_found_even_when_the_head_goes_too() {
     edit(lab.segments().last().unwrap(), |lines| drop(lines.pop()));
     assert_eq!(lab.kinds(), [Kind::Cut]);
     fs::remove_file(lab.config.dir.join(keep::HEAD)).unwrap();
-    assert_eq!(lab.kinds(), [Kind::Signature, Kind::Cut], "the anchor still covers the line");
+    assert_eq!(
+        lab.kinds(),
+        [Kind::Signature, Kind::Cut],
+        "the anchor still covers the line"
+    );
 }
 
 #[test]
@@ -226,7 +265,9 @@ fn a_torn_tail_is_cut_and_stated() {
 fn lines_changed_under_the_signed_head_are_kept_as_evidence() {
     let lab = Lab::filled();
     let path = lab.segments().pop().unwrap();
-    edit(&path, |lines| lines[0] = lines[0].replace("203.0.113.9", "203.0.113.8"));
+    edit(&path, |lines| {
+        lines[0] = lines[0].replace("203.0.113.9", "203.0.113.8")
+    });
     let changed = fs::read(&path).unwrap();
     lab.journal().append(open(99, "a")).unwrap();
     assert_eq!(fs::read(&path).unwrap(), changed, "nothing was cut");
@@ -236,7 +277,10 @@ fn lines_changed_under_the_signed_head_are_kept_as_evidence() {
 #[test]
 fn retention_removes_whole_segments_and_what_is_left_still_verifies() {
     let lab = Lab::filled();
-    let config = JournalConfig { keep_bytes: 9000, ..lab.config.clone() };
+    let config = JournalConfig {
+        keep_bytes: 9000,
+        ..lab.config.clone()
+    };
     let journal = Journal::open(config).unwrap();
     journal.append(open(60, "a")).unwrap();
     journal.expire(now_ms()).unwrap();
@@ -255,7 +299,9 @@ fn old_segments_go_by_age_and_the_one_being_written_stays() {
     let journal = lab.journal();
     journal.expire(now_ms() + lab.config.keep_ms / 2).unwrap();
     assert!(lab.segments().len() > 3);
-    journal.expire(now_ms() + lab.config.keep_ms + 1000).unwrap();
+    journal
+        .expire(now_ms() + lab.config.keep_ms + 1000)
+        .unwrap();
     assert_eq!(lab.segments().len(), 1);
     journal.close().unwrap();
     assert!(lab.report().ok(), "{:?}", lab.report().findings);
@@ -270,8 +316,20 @@ fn equal_denials_fold_into_one_with_a_count() {
     journal.append(denial("b", 22)).unwrap();
     journal.close().unwrap();
     let entries = lab.entries();
-    let single = entries.iter().filter(|e| matches!(e, Entry::Denial(_))).count();
-    let folded: Vec<u64> = entries.iter().filter_map(|e| if let Entry::Folded { count, .. } = e { Some(*count) } else { None }).collect();
+    let single = entries
+        .iter()
+        .filter(|e| matches!(e, Entry::Denial(_)))
+        .count();
+    let folded: Vec<u64> = entries
+        .iter()
+        .filter_map(|e| {
+            if let Entry::Folded { count, .. } = e {
+                Some(*count)
+            } else {
+                None
+            }
+        })
+        .collect();
     assert_eq!((single, folded), (7, vec![95]));
 }
 
@@ -284,15 +342,30 @@ fn a_scan_of_many_ports_cannot_fill_the_journal_and_no_denial_goes_uncounted() {
     journal.close().unwrap();
     let entries = lab.entries();
     assert!(entries.len() < 1200, "{}", entries.len());
-    let counted: u64 = entries.iter().map(|e| if let Entry::Folded { count, .. } = e { *count } else { 1 }).sum();
+    let counted: u64 = entries
+        .iter()
+        .map(|e| {
+            if let Entry::Folded { count, .. } = e {
+                *count
+            } else {
+                1
+            }
+        })
+        .sum();
     assert_eq!(counted, 20_001);
 }
 
 #[test]
 fn a_network_over_its_bytes_opens_no_flow_and_the_others_do() {
     let lab = Lab::new();
-    let journal = Journal::open(JournalConfig { network_bytes: 2000, ..lab.config.clone() }).unwrap();
-    let written = (0..100).filter(|flow| journal.append(open(*flow, "a")).is_ok()).count();
+    let journal = Journal::open(JournalConfig {
+        network_bytes: 2000,
+        ..lab.config.clone()
+    })
+    .unwrap();
+    let written = (0..100)
+        .filter(|flow| journal.append(open(*flow, "a")).is_ok())
+        .count();
     assert!((2..10).contains(&written), "{written}");
     journal.append(open(1, "b")).unwrap();
     assert!(journal.writable());
@@ -317,7 +390,17 @@ fn a_long_request_path_is_cut_in_the_record() {
     let lab = Lab::new();
     let journal = lab.journal();
     let http = Some(("GET".to_owned(), format!("/{}", "é".repeat(40_000))));
-    let close = Close { flow: 1, subject: subject("a", 80), sni: None, alpn: Vec::new(), http, up: 0, down: 0, duration_ms: 1, end: "reset".to_owned() };
+    let close = Close {
+        flow: 1,
+        subject: subject("a", 80),
+        sni: None,
+        alpn: Vec::new(),
+        http,
+        up: 0,
+        down: 0,
+        duration_ms: 1,
+        end: "reset".to_owned(),
+    };
     journal.append(Entry::Close(Box::new(close))).unwrap();
     journal.close().unwrap();
     assert!(fs::metadata(&lab.segments()[0]).unwrap().len() < 4000);
@@ -328,12 +411,18 @@ fn a_long_request_path_is_cut_in_the_record() {
 fn a_full_disk_refuses_new_flows_keeps_room_for_their_ends_and_recovers() {
     let lab = Lab::new();
     let disk = Disk::mount(&lab.dir.path().join("disk"), "size=1m");
-    let config = JournalConfig { ahead_bytes: 256 << 10, segment_bytes: 64 << 20, ..JournalConfig::under(&disk.0) };
+    let config = JournalConfig {
+        ahead_bytes: 256 << 10,
+        segment_bytes: 64 << 20,
+        ..JournalConfig::under(&disk.0)
+    };
     let journal = Journal::open(config.clone()).unwrap();
     journal.append(open(1, "a")).unwrap();
     let filler = disk.0.join("filler");
     fill(&filler);
-    let refused = (2..10_000).find(|flow| journal.append(open(*flow, "a")).is_err()).unwrap();
+    let refused = (2..10_000)
+        .find(|flow| journal.append(open(*flow, "a")).is_err())
+        .unwrap();
     assert!(!journal.writable());
     (0..100).for_each(|_| journal.append(Entry::Gap { window_ms: 1 }).unwrap());
     fs::remove_file(&filler).unwrap();
@@ -349,11 +438,17 @@ fn a_full_disk_refuses_new_flows_keeps_room_for_their_ends_and_recovers() {
 fn a_failed_write_leaves_no_hole_in_the_chain() {
     let lab = Lab::new();
     let disk = Disk::mount(&lab.dir.path().join("disk"), "size=1m");
-    let config = JournalConfig { ahead_bytes: 16 << 10, segment_bytes: 64 << 20, ..JournalConfig::under(&disk.0) };
+    let config = JournalConfig {
+        ahead_bytes: 16 << 10,
+        segment_bytes: 64 << 20,
+        ..JournalConfig::under(&disk.0)
+    };
     let journal = Journal::open(config.clone()).unwrap();
     let filler = disk.0.join("filler");
     fill(&filler);
-    let failed = (0..10_000).position(|_| journal.append(Entry::Gap { window_ms: 1 }).is_err()).unwrap();
+    let failed = (0..10_000)
+        .position(|_| journal.append(Entry::Gap { window_ms: 1 }).is_err())
+        .unwrap();
     assert!(!journal.writable());
     fs::remove_file(&filler).unwrap();
     journal.tick(false).unwrap();
@@ -376,7 +471,14 @@ struct Disk(PathBuf);
 impl Disk {
     fn mount(at: &Path, options: &str) -> Self {
         fs::create_dir(at).unwrap();
-        nix::mount::mount(Some("tmpfs"), at, Some("tmpfs"), nix::mount::MsFlags::empty(), Some(options)).unwrap();
+        nix::mount::mount(
+            Some("tmpfs"),
+            at,
+            Some("tmpfs"),
+            nix::mount::MsFlags::empty(),
+            Some(options),
+        )
+        .unwrap();
         Self(at.to_owned())
     }
 }
@@ -393,7 +495,11 @@ const WRITER: &str = "SALLYPORT_TEST_JOURNAL_WRITER";
 fn a_killed_writer_loses_no_line_that_it_had_acknowledged() {
     if let Ok(dir) = std::env::var(WRITER) {
         // The child: writes and says so until it is killed.
-        let journal = Journal::open(JournalConfig { segment_bytes: 4096, ..JournalConfig::under(Path::new(&dir)) }).unwrap();
+        let journal = Journal::open(JournalConfig {
+            segment_bytes: 4096,
+            ..JournalConfig::under(Path::new(&dir))
+        })
+        .unwrap();
         for flow in 1.. {
             journal.append(open(flow, "a")).unwrap();
             println!("acknowledged {flow}");
@@ -401,14 +507,23 @@ fn a_killed_writer_loses_no_line_that_it_had_acknowledged() {
     }
     let lab = Lab::new();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "record::tests::a_killed_writer_loses_no_line_that_it_had_acknowledged", "--nocapture"])
+        .args([
+            "--exact",
+            "record::tests::a_killed_writer_loses_no_line_that_it_had_acknowledged",
+            "--nocapture",
+        ])
         .env(WRITER, lab.dir.path())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut acknowledged = 0;
-    let mut output = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let number = |line: String| line.split_once("acknowledged ").and_then(|(_, n)| n.parse::<u64>().ok());
+    let mut output = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    let number = |line: String| {
+        line.split_once("acknowledged ")
+            .and_then(|(_, n)| n.parse::<u64>().ok())
+    };
     while acknowledged < 500 {
         acknowledged = output.next().and_then(number).unwrap_or(acknowledged);
     }
@@ -419,7 +534,11 @@ fn a_killed_writer_loses_no_line_that_it_had_acknowledged() {
     let report = lab.report();
     assert!(report.ok(), "{:?}", report.findings);
     assert_eq!(report.gaps.len(), 1);
-    let opens = lab.entries().iter().filter(|e| matches!(e, Entry::Open(_))).count() as u64;
+    let opens = lab
+        .entries()
+        .iter()
+        .filter(|e| matches!(e, Entry::Open(_)))
+        .count() as u64;
     assert!(opens >= acknowledged, "{opens} of {acknowledged}");
 }
 
@@ -436,5 +555,9 @@ fn appending_costs_microseconds() {
         .collect();
     costs.sort();
     // Unoptimised and on a busy machine; optimised it is a tenth of this.
-    assert!(costs[1000] < std::time::Duration::from_micros(200), "{:?}", costs[1000]);
+    assert!(
+        costs[1000] < std::time::Duration::from_micros(200),
+        "{:?}",
+        costs[1000]
+    );
 }

@@ -81,7 +81,12 @@ impl Report {
 
     fn find(&mut self, kind: Kind, place: impl Into<String>, seq: u64, message: impl Into<String>) {
         if self.findings.len() < FINDINGS {
-            self.findings.push(Finding { kind, place: place.into(), seq, message: message.into() });
+            self.findings.push(Finding {
+                kind,
+                place: place.into(),
+                seq,
+                message: message.into(),
+            });
         }
     }
 }
@@ -94,16 +99,26 @@ pub fn verify(dir: &Path) -> io::Result<Report> {
 
 /// Verifies against anchors kept elsewhere, and a public key (hex) that must have signed.
 pub fn verify_against(dir: &Path, anchors: &Path, key: Option<&str>) -> io::Result<Report> {
-    let mut report = Report { key: key.map(str::to_owned), ..Report::default() };
+    let mut report = Report {
+        key: key.map(str::to_owned),
+        ..Report::default()
+    };
     let mut stated = Stated::default();
     // The head is read before the lines: a journal that is being written is then never behind its head.
     for (name, about) in [(HEAD, "head"), (CHECKPOINT, "checkpoint")] {
         match Statement::read(&dir.join(name)) {
             Ok(Some(statement)) => stated.take(&mut report, name, statement),
-            Ok(None) if name == HEAD => report.find(Kind::Signature, name, 0, "there is no signed head"),
+            Ok(None) if name == HEAD => {
+                report.find(Kind::Signature, name, 0, "there is no signed head")
+            }
             Ok(None) => {}
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                report.find(Kind::Signature, name, 0, format!("the {about} cannot be read"));
+                report.find(
+                    Kind::Signature,
+                    name,
+                    0,
+                    format!("the {about} cannot be read"),
+                );
             }
             Err(error) => return Err(error),
         }
@@ -112,8 +127,21 @@ pub fn verify_against(dir: &Path, anchors: &Path, key: Option<&str>) -> io::Resu
     let end = walk(dir, &mut report, &mut stated)?;
     report.last = (end.seq > 0).then_some(end.seq);
     report.head = (end.seq > 0).then(|| end.link.to_string());
-    if let Some((seq, (_, place))) = stated.positions.iter().next_back().filter(|(seq, _)| **seq > end.seq) {
-        report.find(Kind::Cut, place.clone(), *seq, format!("lines up to {seq} were signed, the journal ends at {}", end.seq));
+    if let Some((seq, (_, place))) = stated
+        .positions
+        .iter()
+        .next_back()
+        .filter(|(seq, _)| **seq > end.seq)
+    {
+        report.find(
+            Kind::Cut,
+            place.clone(),
+            *seq,
+            format!(
+                "lines up to {seq} were signed, the journal ends at {}",
+                end.seq
+            ),
+        );
     }
     Ok(report)
 }
@@ -140,8 +168,15 @@ impl Stated {
         if seq == 0 {
             return;
         }
-        if let Some((other, at)) = self.positions.get(&seq).filter(|(other, _)| *other != position) {
-            let message = format!("{at} and {place} name different hashes ({} and {})", other.link, position.link);
+        if let Some((other, at)) = self
+            .positions
+            .get(&seq)
+            .filter(|(other, _)| *other != position)
+        {
+            let message = format!(
+                "{at} and {place} name different hashes ({} and {})",
+                other.link, position.link
+            );
             report.find(Kind::Replaced, place, seq, message);
         }
         self.positions.insert(seq, (position, place.to_owned()));
@@ -169,7 +204,12 @@ fn walk(dir: &Path, report: &mut Report, stated: &mut Stated) -> io::Result<Posi
     let mut at: Option<Position> = None;
     for segment in segment::list(dir)? {
         report.segments += 1;
-        let name = segment.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = segment
+            .path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let mut lines = Lines::open(&segment.path, 0)?;
         let mut number = 0_u64;
         while let Some(line) = lines.next_line()? {
@@ -182,15 +222,30 @@ fn walk(dir: &Path, report: &mut Report, stated: &mut Stated) -> io::Result<Posi
                 continue;
             };
             if parsed.hash != parsed.computed {
-                report.find(Kind::Changed, place(), parsed.seq, "the line's bytes do not have the hash that it claims");
+                report.find(
+                    Kind::Changed,
+                    place(),
+                    parsed.seq,
+                    "the line's bytes do not have the hash that it claims",
+                );
             }
             match at {
                 None => begin(report, stated, &parsed, &place()),
                 Some(p) if parsed.seq != p.seq + 1 => {
-                    report.find(Kind::Broken, place(), expected, format!("line {expected} should stand here, it is {}", parsed.seq));
+                    report.find(
+                        Kind::Broken,
+                        place(),
+                        expected,
+                        format!("line {expected} should stand here, it is {}", parsed.seq),
+                    );
                 }
                 Some(p) if parsed.prev != p.link => {
-                    report.find(Kind::Broken, place(), parsed.seq, "the line does not follow the one before");
+                    report.find(
+                        Kind::Broken,
+                        place(),
+                        parsed.seq,
+                        "the line does not follow the one before",
+                    );
                 }
                 Some(_) => {}
             }
@@ -210,13 +265,19 @@ fn begin(report: &mut Report, stated: &Stated, first: &chain::Parsed, place: &st
     // A crash between checkpoint and removal leaves a segment that the checkpoint already covers.
     let covered = first.seq <= start.seq && (first.seq > 1 || first.prev == Position::ORIGIN.link);
     if !covered && (first.seq != start.seq + 1 || first.prev != start.link) {
-        let message = format!("the journal begins at line {}, it should begin at {}", first.seq, start.seq + 1);
+        let message = format!(
+            "the journal begins at line {}, it should begin at {}",
+            first.seq,
+            start.seq + 1
+        );
         report.find(Kind::Beheaded, place, start.seq + 1, message);
     }
 }
 
 fn compare(report: &mut Report, stated: &Stated, line: &chain::Parsed) {
-    let Some((position, place)) = stated.positions.get(&line.seq) else { return };
+    let Some((position, place)) = stated.positions.get(&line.seq) else {
+        return;
+    };
     if *position != line.position() || line.hash != line.computed {
         let message = format!("line {} is not the one that was signed", line.seq);
         report.find(Kind::Replaced, place.clone(), line.seq, message);

@@ -8,12 +8,26 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::expr::{ACK, FIN, RST, SYN};
 use super::expr::{Expr, Fate, FlowMark, IcmpAnswer, IpFamily, Transport};
-use super::{Base, Chain, Hook, Plan, Queue, Rule, Ruleset, SERVICE_BROKER, SERVICE_DNS, SERVICE_PROXY, Set, SetName};
+use super::{
+    Base, Chain, Hook, Plan, Queue, Rule, Ruleset, SERVICE_BROKER, SERVICE_DNS, SERVICE_PROXY, Set,
+    SetName,
+};
 
 /// Every counter: the kinds of packets that are dropped or refused.
 pub const COUNTERS: [&str; 13] = [
-    "fragment", "options", "spoofed", "multicast", "link_local", "icmp", "protocol", "flags", "rate", "no_verdict",
-    "udp", "sealed", "other",
+    "drop_fragment",
+    "drop_options",
+    "drop_spoofed",
+    "drop_multicast",
+    "drop_link_local",
+    "drop_icmp",
+    "drop_protocol",
+    "drop_flags",
+    "drop_rate",
+    "drop_no_verdict",
+    "reject_udp",
+    "reject_sealed",
+    "drop_other",
 ];
 
 /// Before the kernel's defragmentation (-400), which TPROXY switches on with one memory for the whole namespace.
@@ -56,10 +70,23 @@ fn build(plan: &Plan, posture: Posture) -> Ruleset {
         new_tcp(plan, posture),
         new_udp(plan),
     ];
-    chains.extend([shape(), source(), deliver(plan, posture), input(), forward(), output()]);
+    chains.extend([
+        shape(),
+        source(),
+        deliver(plan, posture),
+        input(),
+        forward(),
+        output(),
+    ]);
     Ruleset {
         counters: COUNTERS.to_vec(),
-        sets: SetName::ALL.into_iter().map(|name| Set { name, elements: [].into() }).collect(),
+        sets: SetName::ALL
+            .into_iter()
+            .map(|name| Set {
+                name,
+                elements: [].into(),
+            })
+            .collect(),
         chains,
     }
 }
@@ -67,48 +94,134 @@ fn build(plan: &Plan, posture: Posture) -> Ruleset {
 /// Drops shapes that later rules cannot judge: fragments, IPv4 options, IPv6 extension headers.
 fn shape() -> Chain {
     let mut rules = vec![
-        // meta nfproto ipv4 ip frag-off & 0x3fff != 0 counter name "fragment" drop
-        rule("ipv4 fragments", [v4(), Expr::Fragment4, Expr::Count("fragment"), DROP]),
-        // exthdr frag exists counter name "fragment" drop
-        rule("ipv6 fragments", [v6(), Expr::Fragment6, Expr::Count("fragment"), DROP]),
-        // meta nfproto ipv4 ip hdrlength != 5 counter name "options" drop
-        rule("ipv4 options", [v4(), Expr::Options4, Expr::Count("options"), DROP]),
+        // meta nfproto ipv4 ip frag-off & 0x3fff != 0 counter name "drop_fragment" drop
+        rule(
+            "ipv4 fragments",
+            [v4(), Expr::Fragment4, Expr::Count("drop_fragment"), DROP],
+        ),
+        // exthdr frag exists counter name "drop_fragment" drop
+        rule(
+            "ipv6 fragments",
+            [v6(), Expr::Fragment6, Expr::Count("drop_fragment"), DROP],
+        ),
+        // meta nfproto ipv4 ip hdrlength != 5 counter name "drop_options" drop
+        rule(
+            "ipv4 options",
+            [v4(), Expr::Options4, Expr::Count("drop_options"), DROP],
+        ),
     ];
-    // meta nfproto ipv6 ip6 nexthdr 0 counter name "options" drop (and 43, 51, 60)
+    // meta nfproto ipv6 ip6 nexthdr 0 counter name "drop_options" drop (and 43, 51, 60)
     rules.extend(EXTENSION_HEADERS.map(|header| {
-        rule("ipv6 extension headers", [v6(), Expr::NextHeader6(header), Expr::Count("options"), DROP])
+        rule(
+            "ipv6 extension headers",
+            [
+                v6(),
+                Expr::NextHeader6(header),
+                Expr::Count("drop_options"),
+                DROP,
+            ],
+        )
     }));
-    base("shape", Hook::Prerouting, BEFORE_DEFRAG, Fate::Accept, rules)
+    base(
+        "shape",
+        Hook::Prerouting,
+        BEFORE_DEFRAG,
+        Fate::Accept,
+        rules,
+    )
 }
 
 /// Binds every packet to the sandbox that may send it, and keeps only the protocols that doors exist for.
 fn source() -> Chain {
     let rules = vec![
-        // meta nfproto ipv4 iifname . ip saddr != @source4 counter name "spoofed" drop
-        rule("foreign ipv4 source", [v4(), Expr::SourceNotIn(SetName::Source4), Expr::Count("spoofed"), DROP]),
-        // meta nfproto ipv6 iifname . ip6 saddr != @source6 counter name "spoofed" drop
-        rule("foreign ipv6 source", [v6(), Expr::SourceNotIn(SetName::Source6), Expr::Count("spoofed"), DROP]),
+        // meta nfproto ipv4 iifname . ip saddr != @source4 counter name "drop_spoofed" drop
+        rule(
+            "foreign ipv4 source",
+            [
+                v4(),
+                Expr::SourceNotIn(SetName::Source4),
+                Expr::Count("drop_spoofed"),
+                DROP,
+            ],
+        ),
+        // meta nfproto ipv6 iifname . ip6 saddr != @source6 counter name "drop_spoofed" drop
+        rule(
+            "foreign ipv6 source",
+            [
+                v6(),
+                Expr::SourceNotIn(SetName::Source6),
+                Expr::Count("drop_spoofed"),
+                DROP,
+            ],
+        ),
         // notrack
         rule("no connection tracking", [Expr::Untrack]),
         // meta nfproto ipv6 meta l4proto ipv6-icmp goto discovery
-        rule("icmpv6", [v6(), Expr::Protocol(Transport::Icmpv6), Expr::Goto("discovery")]),
-        // meta nfproto ipv4 meta l4proto icmp counter name "icmp" drop
-        rule("icmp", [v4(), Expr::Protocol(Transport::Icmp), Expr::Count("icmp"), DROP]),
-        // ip daddr 224.0.0.0/4 counter name "multicast" drop
-        rule("ipv4 multicast", [v4(), Expr::ToNet(net4([224, 0, 0, 0], 4)), Expr::Count("multicast"), DROP]),
-        // ip daddr 255.255.255.255 counter name "multicast" drop
-        rule("ipv4 broadcast", [v4(), Expr::To([255; 4].into()), Expr::Count("multicast"), DROP]),
-        // ip6 daddr ff00::/8 counter name "multicast" drop
-        rule("ipv6 multicast", [v6(), Expr::ToNet(net6(0xff00, 8)), Expr::Count("multicast"), DROP]),
-        // ip6 daddr fe80::/10 counter name "link_local" drop. IPv4 link-local goes on to the decision: programs that
+        rule(
+            "icmpv6",
+            [
+                v6(),
+                Expr::Protocol(Transport::Icmpv6),
+                Expr::Goto("discovery"),
+            ],
+        ),
+        // meta nfproto ipv4 meta l4proto icmp counter name "drop_icmp" drop
+        rule(
+            "icmp",
+            [
+                v4(),
+                Expr::Protocol(Transport::Icmp),
+                Expr::Count("drop_icmp"),
+                DROP,
+            ],
+        ),
+        // ip daddr 224.0.0.0/4 counter name "drop_multicast" drop
+        rule(
+            "ipv4 multicast",
+            [
+                v4(),
+                Expr::ToNet(net4([224, 0, 0, 0], 4)),
+                Expr::Count("drop_multicast"),
+                DROP,
+            ],
+        ),
+        // ip daddr 255.255.255.255 counter name "drop_multicast" drop
+        rule(
+            "ipv4 broadcast",
+            [
+                v4(),
+                Expr::To([255; 4].into()),
+                Expr::Count("drop_multicast"),
+                DROP,
+            ],
+        ),
+        // ip6 daddr ff00::/8 counter name "drop_multicast" drop
+        rule(
+            "ipv6 multicast",
+            [
+                v6(),
+                Expr::ToNet(net6(0xff00, 8)),
+                Expr::Count("drop_multicast"),
+                DROP,
+            ],
+        ),
+        // ip6 daddr fe80::/10 counter name "drop_link_local" drop. IPv4 link-local goes on to the decision: programs that
         // probe 169.254.169.254 must be refused at once, and the attempt must stand in the record.
-        rule("ipv6 link-local", [v6(), Expr::ToNet(net6(0xfe80, 10)), Expr::Count("link_local"), DROP]),
+        rule(
+            "ipv6 link-local",
+            [
+                v6(),
+                Expr::ToNet(net6(0xfe80, 10)),
+                Expr::Count("drop_link_local"),
+                DROP,
+            ],
+        ),
         // meta l4proto tcp goto new_tcp
         rule("tcp", [tcp(), Expr::Goto("new_tcp")]),
         // meta l4proto udp goto new_udp
         rule("udp", [udp(), Expr::Goto("new_udp")]),
-        // counter name "protocol" drop
-        rule("other protocols", [Expr::Count("protocol"), DROP]),
+        // counter name "drop_protocol" drop
+        rule("other protocols", [Expr::Count("drop_protocol"), DROP]),
     ];
     base("source", Hook::Prerouting, RAW, Fate::Drop, rules)
 }
@@ -132,8 +245,8 @@ fn discovery(plan: &Plan) -> Chain {
             ));
         }
     }
-    // counter name "icmp" drop
-    rules.push(rule("other icmpv6", [Expr::Count("icmp"), DROP]));
+    // counter name "drop_icmp" drop
+    rules.push(rule("other icmpv6", [Expr::Count("drop_icmp"), DROP]));
     chain("discovery", rules)
 }
 
@@ -141,22 +254,54 @@ fn discovery(plan: &Plan) -> Chain {
 fn new_tcp(plan: &Plan, posture: Posture) -> Chain {
     let over = |family: Expr, meter| {
         let rate = plan.limits.connects;
-        rule("connects of one source", [family, tcp(), first_syn(), Expr::Over { meter, rate }, Expr::Count("rate"), DROP])
+        rule(
+            "connects of one source",
+            [
+                family,
+                tcp(),
+                first_syn(),
+                Expr::Over { meter, rate },
+                Expr::Count("drop_rate"),
+                DROP,
+            ],
+        )
     };
     let mut rules = vec![
-        // tcp flags & (fin | syn) == fin | syn counter name "flags" drop
-        rule("syn and fin", [tcp(), flags(SYN | FIN, SYN | FIN), Expr::Count("flags"), DROP]),
-        // tcp flags & (syn | rst) == syn | rst counter name "flags" drop
-        rule("syn and rst", [tcp(), flags(SYN | RST, SYN | RST), Expr::Count("flags"), DROP]),
+        // tcp flags & (fin | syn) == fin | syn counter name "drop_flags" drop
+        rule(
+            "syn and fin",
+            [
+                tcp(),
+                flags(SYN | FIN, SYN | FIN),
+                Expr::Count("drop_flags"),
+                DROP,
+            ],
+        ),
+        // tcp flags & (syn | rst) == syn | rst counter name "drop_flags" drop
+        rule(
+            "syn and rst",
+            [
+                tcp(),
+                flags(SYN | RST, SYN | RST),
+                Expr::Count("drop_flags"),
+                DROP,
+            ],
+        ),
         // tcp flags & (fin | syn | rst | ack) == syn update @connects4 { ip saddr limit rate over 2000/second } … drop
         over(v4(), SetName::Connects4),
         over(v6(), SetName::Connects6),
         // tcp dport 53 accept
         rule("dns passes", [tcp(), Expr::Port(SERVICE_DNS), ACCEPT]),
     ];
-    for (port, comment) in [(SERVICE_BROKER, "broker passes"), (SERVICE_PROXY, "proxy passes")] {
+    for (port, comment) in [
+        (SERVICE_BROKER, "broker passes"),
+        (SERVICE_PROXY, "proxy passes"),
+    ] {
         // ip daddr SERVICE tcp dport 80 accept
-        rules.extend(services(plan).map(|(family, to)| rule(comment, [family, to, tcp(), Expr::Port(port), ACCEPT])));
+        rules.extend(
+            services(plan)
+                .map(|(family, to)| rule(comment, [family, to, tcp(), Expr::Port(port), ACCEPT])),
+        );
     }
     let held = match (posture, plan.queue) {
         (Posture::Sealed, _) | (_, Queue::None) => None,
@@ -176,10 +321,17 @@ fn new_udp(plan: &Plan) -> Chain {
         let rate = plan.limits.questions;
         rule(
             "questions of one source",
-            [family, udp(), Expr::Port(SERVICE_DNS), Expr::Over { meter, rate }, Expr::Count("rate"), DROP],
+            [
+                family,
+                udp(),
+                Expr::Port(SERVICE_DNS),
+                Expr::Over { meter, rate },
+                Expr::Count("drop_rate"),
+                DROP,
+            ],
         )
     };
-    // udp dport 53 update @questions4 { ip saddr limit rate over 5000/second } counter name "rate" drop; accept
+    // udp dport 53 update @questions4 { ip saddr limit rate over 5000/second } counter name "drop_rate" drop; accept
     let rules = vec![
         over(v4(), SetName::Questions4),
         over(v6(), SetName::Questions6),
@@ -192,36 +344,73 @@ fn new_udp(plan: &Plan) -> Chain {
 fn deliver(plan: &Plan, posture: Posture) -> Chain {
     let mut rules = vec![
         // meta nfproto ipv6 meta l4proto ipv6-icmp goto discovery
-        rule("icmpv6", [v6(), Expr::Protocol(Transport::Icmpv6), Expr::Goto("discovery")]),
+        rule(
+            "icmpv6",
+            [
+                v6(),
+                Expr::Protocol(Transport::Icmpv6),
+                Expr::Goto("discovery"),
+            ],
+        ),
         // udp dport 53 goto to_dns
-        rule("dns over udp", [udp(), Expr::Port(SERVICE_DNS), Expr::Goto("to_dns")]),
+        rule(
+            "dns over udp",
+            [udp(), Expr::Port(SERVICE_DNS), Expr::Goto("to_dns")],
+        ),
         // tcp dport 53 goto to_dns
-        rule("dns over tcp", [tcp(), Expr::Port(SERVICE_DNS), Expr::Goto("to_dns")]),
+        rule(
+            "dns over tcp",
+            [tcp(), Expr::Port(SERVICE_DNS), Expr::Goto("to_dns")],
+        ),
     ];
-    for (port, comment, to_chain) in [(SERVICE_BROKER, "broker", "to_broker"), (SERVICE_PROXY, "proxy", "to_proxy")] {
+    for (port, comment, to_chain) in [
+        (SERVICE_BROKER, "broker", "to_broker"),
+        (SERVICE_PROXY, "proxy", "to_proxy"),
+    ] {
         // ip daddr SERVICE tcp dport 80 goto to_broker
-        rules.extend(
-            services(plan).map(|(family, to)| rule(comment, [family, to, tcp(), Expr::Port(port), Expr::Goto(to_chain)])),
-        );
+        rules.extend(services(plan).map(|(family, to)| {
+            rule(
+                comment,
+                [family, to, tcp(), Expr::Port(port), Expr::Goto(to_chain)],
+            )
+        }));
     }
     match (posture, plan.queue) {
-        // tcp flags & (fin | syn | rst | ack) == syn counter name "sealed" reject with tcp reset
+        // tcp flags & (fin | syn | rst | ack) == syn counter name "reject_sealed" reject with tcp reset
         (Posture::Sealed, _) => {
-            rules.push(rule("sealed", [tcp(), first_syn(), Expr::Count("sealed"), Expr::RejectReset]));
+            rules.push(rule(
+                "sealed",
+                [
+                    tcp(),
+                    first_syn(),
+                    Expr::Count("reject_sealed"),
+                    Expr::RejectReset,
+                ],
+            ));
         }
         // tcp flags & (fin | syn | rst | ack) == syn goto verdict
         (Posture::Enforcing, Queue::Native(_) | Queue::Compat(_)) => {
-            rules.push(rule("first syn", [tcp(), first_syn(), Expr::Goto("verdict")]));
+            rules.push(rule(
+                "first syn",
+                [tcp(), first_syn(), Expr::Goto("verdict")],
+            ));
         }
         (Posture::Enforcing, Queue::None) => {}
     }
     rules.extend([
         // meta l4proto tcp goto to_door
         rule("tcp", [tcp(), Expr::Goto("to_door")]),
-        // meta l4proto udp counter name "udp" reject with icmpx type port-unreachable
-        rule("udp", [udp(), Expr::Count("udp"), Expr::Reject(IcmpAnswer::PortUnreachable)]),
-        // counter name "other" drop
-        rule("anything else", [Expr::Count("other"), DROP]),
+        // meta l4proto udp counter name "reject_udp" reject with icmpx type port-unreachable
+        rule(
+            "udp",
+            [
+                udp(),
+                Expr::Count("reject_udp"),
+                Expr::Reject(IcmpAnswer::PortUnreachable),
+            ],
+        ),
+        // counter name "drop_other" drop
+        rule("anything else", [Expr::Count("drop_other"), DROP]),
     ]);
     base("deliver", Hook::Prerouting, MANGLE, Fate::Drop, rules)
 }
@@ -231,17 +420,32 @@ fn verdict() -> Chain {
     let answer = |comment, mark, answer| rule(comment, [Expr::Mark(mark), tcp(), answer]);
     let rules = vec![
         // meta mark 1 goto to_door
-        rule("dialled", [Expr::Mark(FlowMark::Deliver), Expr::Goto("to_door")]),
+        rule(
+            "dialled",
+            [Expr::Mark(FlowMark::Deliver), Expr::Goto("to_door")],
+        ),
         // meta mark 2 meta l4proto tcp reject with tcp reset
         answer("refused", FlowMark::Reset, Expr::RejectReset),
         // meta mark 3 meta l4proto tcp reject with icmpx type host-unreachable
-        answer("host unreachable", FlowMark::HostUnreachable, Expr::Reject(IcmpAnswer::HostUnreachable)),
+        answer(
+            "host unreachable",
+            FlowMark::HostUnreachable,
+            Expr::Reject(IcmpAnswer::HostUnreachable),
+        ),
         // meta mark 4 meta l4proto tcp reject with icmpx type no-route
-        answer("no route", FlowMark::NoRoute, Expr::Reject(IcmpAnswer::NoRoute)),
+        answer(
+            "no route",
+            FlowMark::NoRoute,
+            Expr::Reject(IcmpAnswer::NoRoute),
+        ),
         // meta mark 5 meta l4proto tcp reject with icmpx type admin-prohibited
-        answer("prohibited", FlowMark::Prohibited, Expr::Reject(IcmpAnswer::Prohibited)),
-        // counter name "no_verdict" drop: a SYN that nobody decided
-        rule("no verdict", [Expr::Count("no_verdict"), DROP]),
+        answer(
+            "prohibited",
+            FlowMark::Prohibited,
+            Expr::Reject(IcmpAnswer::Prohibited),
+        ),
+        // counter name "drop_no_verdict" drop: a SYN that nobody decided
+        rule("no verdict", [Expr::Count("drop_no_verdict"), DROP]),
     ];
     chain("verdict", rules)
 }
@@ -261,12 +465,16 @@ fn listener(name: &'static str, port: u16) -> Chain {
             ];
             rule("to the listener", exprs)
         };
-        if name == "to_dns" { vec![steps(Transport::Tcp), steps(Transport::Udp)] } else { vec![steps(Transport::Tcp)] }
+        if name == "to_dns" {
+            vec![steps(Transport::Tcp), steps(Transport::Udp)]
+        } else {
+            vec![steps(Transport::Tcp)]
+        }
     };
     let mut rules = to(IpFamily::V4);
     rules.extend(to(IpFamily::V6));
-    // counter name "other" drop
-    rules.push(rule("nobody listens", [Expr::Count("other"), DROP]));
+    // counter name "drop_other" drop
+    rules.push(rule("nobody listens", [Expr::Count("drop_other"), DROP]));
     chain(name, rules)
 }
 
@@ -276,28 +484,47 @@ fn input() -> Chain {
         // meta mark 1 accept
         rule("for a listener", [Expr::Mark(FlowMark::Deliver), ACCEPT]),
         // meta nfproto ipv6 meta l4proto ipv6-icmp goto discovery
-        rule("icmpv6", [v6(), Expr::Protocol(Transport::Icmpv6), Expr::Goto("discovery")]),
-        // counter name "other" drop
-        rule("anything else", [Expr::Count("other"), DROP]),
+        rule(
+            "icmpv6",
+            [
+                v6(),
+                Expr::Protocol(Transport::Icmpv6),
+                Expr::Goto("discovery"),
+            ],
+        ),
+        // counter name "drop_other" drop
+        rule("anything else", [Expr::Count("drop_other"), DROP]),
     ];
     base("input", Hook::Input, FILTER, Fate::Drop, rules)
 }
 
 /// Nothing is ever forwarded; the sysctls say so too.
 fn forward() -> Chain {
-    base("forward", Hook::Forward, FILTER, Fate::Drop, vec![
-        // counter name "other" drop
-        rule("anything", [Expr::Count("other"), DROP]),
-    ])
+    base(
+        "forward",
+        Hook::Forward,
+        FILTER,
+        Fate::Drop,
+        vec![
+            // counter name "drop_other" drop
+            rule("anything", [Expr::Count("drop_other"), DROP]),
+        ],
+    )
 }
 
 /// Only towards a sandbox, on its own link.
 fn output() -> Chain {
     let rules = vec![
         // meta nfproto ipv4 oifname . ip daddr @source4 accept
-        rule("to an ipv4 member", [v4(), Expr::DestinationIn(SetName::Source4), ACCEPT]),
+        rule(
+            "to an ipv4 member",
+            [v4(), Expr::DestinationIn(SetName::Source4), ACCEPT],
+        ),
         // meta nfproto ipv6 oifname . ip6 daddr @source6 accept
-        rule("to an ipv6 member", [v6(), Expr::DestinationIn(SetName::Source6), ACCEPT]),
+        rule(
+            "to an ipv6 member",
+            [v6(), Expr::DestinationIn(SetName::Source6), ACCEPT],
+        ),
         // drop: the kernel's own group reports end here, so they are not counted
         rule("anything else", [DROP]),
     ];
@@ -334,19 +561,37 @@ fn first_syn() -> Expr {
 }
 
 fn services(plan: &Plan) -> [(Expr, Expr); 2] {
-    [(v4(), Expr::To(IpAddr::V4(plan.service4))), (v6(), Expr::To(IpAddr::V6(plan.service6)))]
+    [
+        (v4(), Expr::To(IpAddr::V4(plan.service4))),
+        (v6(), Expr::To(IpAddr::V6(plan.service6))),
+    ]
 }
 
 fn rule<const N: usize>(comment: &'static str, exprs: [Expr; N]) -> Rule {
-    Rule { comment, exprs: exprs.into() }
+    Rule {
+        comment,
+        exprs: exprs.into(),
+    }
 }
 
 fn chain(name: &'static str, rules: Vec<Rule>) -> Chain {
-    Chain { name, base: None, rules }
+    Chain {
+        name,
+        base: None,
+        rules,
+    }
 }
 
 fn base(name: &'static str, hook: Hook, priority: i32, policy: Fate, rules: Vec<Rule>) -> Chain {
-    Chain { name, base: Some(Base { hook, priority, policy }), rules }
+    Chain {
+        name,
+        base: Some(Base {
+            hook,
+            priority,
+            policy,
+        }),
+        rules,
+    }
 }
 
 fn net4(address: [u8; 4], length: u8) -> IpNet {

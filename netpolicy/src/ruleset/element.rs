@@ -44,8 +44,14 @@ impl FromStr for InterfaceName {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let fits = (1..=15).contains(&text.len())
             && text.bytes().next().is_some_and(|b| b.is_ascii_lowercase())
-            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        if fits { Ok(Self(text.into())) } else { Err(ElementError) }
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        if fits {
+            Ok(Self(text.into()))
+        } else {
+            Err(ElementError)
+        }
     }
 }
 

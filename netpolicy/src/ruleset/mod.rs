@@ -27,8 +27,8 @@ pub use render::burst;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-pub use element::{Element, ElementError, InterfaceName};
 pub use build::COUNTERS;
+pub use element::{Element, ElementError, InterfaceName};
 pub use expr::{Expr, Fate, FlowMark, IcmpAnswer, IpFamily, Transport};
 
 /// Name of the table, and of the namespace it lives in by default.
@@ -64,7 +64,12 @@ pub struct Ports {
 
 impl Default for Ports {
     fn default() -> Self {
-        Self { tcp: 9040, dns: 53, broker: SERVICE_BROKER, proxy: SERVICE_PROXY }
+        Self {
+            tcp: 9040,
+            dns: 53,
+            broker: SERVICE_BROKER,
+            proxy: SERVICE_PROXY,
+        }
     }
 }
 
@@ -99,7 +104,10 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         // A parallel package download starts some hundreds; a flood of 20,000 a second must stay cheap.
-        Self { connects: 2_000, questions: 5_000 }
+        Self {
+            connects: 2_000,
+            questions: 5_000,
+        }
     }
 }
 
@@ -155,8 +163,14 @@ pub enum Key {
 
 impl SetName {
     /// Every set, in the order of creation.
-    pub const ALL: [Self; 6] =
-        [Self::Source4, Self::Source6, Self::Connects4, Self::Connects6, Self::Questions4, Self::Questions6];
+    pub const ALL: [Self; 6] = [
+        Self::Source4,
+        Self::Source6,
+        Self::Connects4,
+        Self::Connects6,
+        Self::Questions4,
+        Self::Questions6,
+    ];
 
     /// The name in the kernel.
     pub const fn as_str(self) -> &'static str {

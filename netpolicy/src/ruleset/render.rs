@@ -21,7 +21,9 @@ impl fmt::Display for Ruleset {
             writeln!(f, "\tcounter {counter} {{ }}")?;
         }
         self.sets.iter().try_for_each(|set| write!(f, "{set}"))?;
-        self.chains.iter().try_for_each(|chain| write!(f, "{chain}"))?;
+        self.chains
+            .iter()
+            .try_for_each(|chain| write!(f, "{chain}"))?;
         writeln!(f, "}}")
     }
 }
@@ -37,11 +39,17 @@ impl fmt::Display for Set {
         writeln!(f, "\tset {} {{", self.name.as_str())?;
         writeln!(f, "\t\ttype {key}")?;
         if self.name.is_meter() {
-            writeln!(f, "\t\tsize {METER_SIZE}\n\t\tflags dynamic,timeout\n\t\ttimeout {METER_TIMEOUT}s")?;
+            writeln!(
+                f,
+                "\t\tsize {METER_SIZE}\n\t\tflags dynamic,timeout\n\t\ttimeout {METER_TIMEOUT}s"
+            )?;
         }
         if !self.elements.is_empty() {
-            let members: Vec<_> =
-                self.elements.iter().map(|e| format!("\"{}\" . {}", e.interface, e.address)).collect();
+            let members: Vec<_> = self
+                .elements
+                .iter()
+                .map(|e| format!("\"{}\" . {}", e.interface, e.address))
+                .collect();
             writeln!(f, "\t\telements = {{ {} }}", members.join(", "))?;
         }
         writeln!(f, "\t}}")
@@ -73,7 +81,12 @@ impl fmt::Display for Base {
             Hook::Forward => "forward",
             Hook::Output => "output",
         };
-        write!(f, "type filter hook {hook} priority {}; policy {};", self.priority, fate(self.policy))
+        write!(
+            f,
+            "type filter hook {hook} priority {}; policy {};",
+            self.priority,
+            fate(self.policy)
+        )
     }
 }
 
@@ -93,7 +106,9 @@ impl fmt::Display for Expr {
             Self::ToNet(net) => write!(f, "ip6 daddr {net}"),
             Self::HopLimit(limit) => write!(f, "ip6 hoplimit {limit}"),
             Self::Icmpv6Type(kind) => write!(f, "icmpv6 type {kind}"),
-            Self::SourceNotIn(set) => write!(f, "iifname . {} saddr != @{}", ip(*set), set.as_str()),
+            Self::SourceNotIn(set) => {
+                write!(f, "iifname . {} saddr != @{}", ip(*set), set.as_str())
+            }
             Self::DestinationIn(set) => write!(f, "oifname . {} daddr @{}", ip(*set), set.as_str()),
             Self::Port(port) => write!(f, "th dport {port}"),
             Self::Flags { mask, value } => write!(f, "tcp flags & {mask:#x} == {value:#x}"),
@@ -108,8 +123,14 @@ impl fmt::Display for Expr {
             Self::Count(name) => write!(f, "counter name \"{name}\""),
             Self::Untrack => f.write_str("notrack"),
             Self::SetMark(mark) => write!(f, "meta mark set {}", *mark as u32),
-            Self::Tproxy { family: IpFamily::V4, port } => write!(f, "tproxy ip to :{port}"),
-            Self::Tproxy { family: IpFamily::V6, port } => write!(f, "tproxy ip6 to :{port}"),
+            Self::Tproxy {
+                family: IpFamily::V4,
+                port,
+            } => write!(f, "tproxy ip to :{port}"),
+            Self::Tproxy {
+                family: IpFamily::V6,
+                port,
+            } => write!(f, "tproxy ip6 to :{port}"),
             // How the compatibility target was asked for cannot be written in nft syntax; nft lists both alike.
             Self::Queue(number) | Self::QueueCompat(number) => write!(f, "queue num {number}"),
             Self::RejectReset => f.write_str("reject with tcp reset"),

@@ -41,11 +41,17 @@ pub(super) fn parse(section: &[u8]) -> Result<Vec<Field>, &'static str> {
 
 /// Lines of a section whose line ends were checked when the head's end was looked for.
 fn lines(section: &[u8]) -> impl Iterator<Item = &[u8]> {
-    section.split(|b| *b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)).filter(|line| !line.is_empty())
+    section
+        .split(|b| *b == b'\n')
+        .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+        .filter(|line| !line.is_empty())
 }
 
 fn field(line: &[u8]) -> Result<Field, &'static str> {
-    let colon = line.iter().position(|b| *b == b':').ok_or("a field without a colon")?;
+    let colon = line
+        .iter()
+        .position(|b| *b == b':')
+        .ok_or("a field without a colon")?;
     let (name, rest) = line.split_at(colon);
     if name.is_empty() || !name.iter().all(|b| is_token(*b)) {
         return Err("a field name that is no token (folded line, blank before the colon)");
@@ -54,7 +60,10 @@ fn field(line: &[u8]) -> Result<Field, &'static str> {
     if !value.iter().all(|b| is_field_byte(*b)) {
         return Err("a control byte in a field value");
     }
-    Ok(Field { name: String::from_utf8_lossy(name).to_ascii_lowercase(), value: trim(value).to_vec() })
+    Ok(Field {
+        name: String::from_utf8_lossy(name).to_ascii_lowercase(),
+        value: trim(value).to_vec(),
+    })
 }
 
 /// Optional white space is blank and tab only (RFC 9110 5.6.3); `trim_ascii` would take form feeds too.
@@ -66,7 +75,10 @@ pub(super) fn trim(mut value: &[u8]) -> &[u8] {
 }
 
 /// The only field of this name; two are an error.
-pub(super) fn single<'a>(fields: &'a [Field], name: &str) -> Result<Option<&'a [u8]>, &'static str> {
+pub(super) fn single<'a>(
+    fields: &'a [Field],
+    name: &str,
+) -> Result<Option<&'a [u8]>, &'static str> {
     let mut found = fields.iter().filter(|f| f.name == name);
     let first = found.next();
     if found.next().is_some() {
@@ -91,8 +103,12 @@ pub(super) fn framing(fields: &[Field]) -> Result<Option<Framing>, &'static str>
     let coding = single(fields, "transfer-encoding")?;
     match (length, coding) {
         (Some(_), Some(_)) => Err("a length beside a coding"),
-        (Some(length), None) => decimal(length).map(|n| Some(Framing::Length(n))).ok_or("a length that is no number"),
-        (None, Some(coding)) if coding.eq_ignore_ascii_case(b"chunked") => Ok(Some(Framing::Chunked)),
+        (Some(length), None) => decimal(length)
+            .map(|n| Some(Framing::Length(n)))
+            .ok_or("a length that is no number"),
+        (None, Some(coding)) if coding.eq_ignore_ascii_case(b"chunked") => {
+            Ok(Some(Framing::Chunked))
+        }
         (None, Some(_)) => Err("a transfer coding other than chunked"),
         (None, None) => Ok(None),
     }
@@ -116,7 +132,11 @@ impl EndFinder {
     /// Length of the head with its empty line, once it is there.
     pub(super) fn find(&mut self, raw: &[u8]) -> Result<Option<usize>, &'static str> {
         while let Some(byte) = raw.get(self.scanned) {
-            let after_cr = self.scanned.checked_sub(1).and_then(|before| raw.get(before)) == Some(&b'\r');
+            let after_cr = self
+                .scanned
+                .checked_sub(1)
+                .and_then(|before| raw.get(before))
+                == Some(&b'\r');
             match (byte, after_cr) {
                 (b'\n', true) => {
                     let empty = self.scanned == self.line_start + 1;
@@ -125,7 +145,6 @@ impl EndFinder {
                     if empty {
                         return Ok(Some(self.scanned));
                     }
-                    continue;
                 }
                 (b'\n', false) => return Err("a line feed alone"),
                 (_, true) => return Err("a carriage return alone"),

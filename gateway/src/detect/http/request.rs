@@ -9,7 +9,12 @@ use super::{MOST_HEAD, is_token};
 /// Longest method; the longest registered one has 17 letters.
 const MOST_METHOD: usize = 32;
 /// Fields that a connection option may not name: removing them downstream would change what was checked.
-const PINNED: [&str; 4] = ["host", "content-length", "transfer-encoding", "authorization"];
+const PINNED: [&str; 4] = [
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "authorization",
+];
 
 /// Where a request points.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -124,11 +129,17 @@ impl Head {
 }
 
 fn parse(head: &[u8]) -> Result<Head, HeadError> {
-    let line_end = head.iter().position(|b| *b == b'\r').ok_or("no start line")?;
+    let line_end = head
+        .iter()
+        .position(|b| *b == b'\r')
+        .ok_or("no start line")?;
     let (line, rest) = head.split_at(line_end);
     let (method, target, minor) = start_line(line)?;
     let fields = fields::parse(rest)?;
-    let host = fields::single(&fields, "host")?.map(Authority::parse).transpose().map_err(|_| "a host that is no host")?;
+    let host = fields::single(&fields, "host")?
+        .map(Authority::parse)
+        .transpose()
+        .map_err(|_| "a host that is no host")?;
     if minor == 1 && host.is_none() {
         return Err("no host".into());
     }
@@ -143,7 +154,9 @@ fn parse(head: &[u8]) -> Result<Head, HeadError> {
         return Err("a connection option that names a checked field".into());
     }
     let option = |name: &str| options.iter().any(|o| o == name);
-    if let Some(expect) = fields::single(&fields, "expect")? && !expect.eq_ignore_ascii_case(b"100-continue") {
+    if let Some(expect) = fields::single(&fields, "expect")?
+        && !expect.eq_ignore_ascii_case(b"100-continue")
+    {
         return Err(HeadError::Expectation);
     }
     Ok(Head {
@@ -151,8 +164,16 @@ fn parse(head: &[u8]) -> Result<Head, HeadError> {
         target,
         host,
         framing,
-        persistent: if minor == 1 { !option("close") } else { option("keep-alive") && !option("close") },
-        upgrade: if option("upgrade") { fields::list(&fields, "upgrade") } else { Vec::new() },
+        persistent: if minor == 1 {
+            !option("close")
+        } else {
+            option("keep-alive") && !option("close")
+        },
+        upgrade: if option("upgrade") {
+            fields::list(&fields, "upgrade")
+        } else {
+            Vec::new()
+        },
         minor,
         length: head.len(),
         fields,
@@ -162,7 +183,9 @@ fn parse(head: &[u8]) -> Result<Head, HeadError> {
 /// Method, target and minor version, split at exactly two single blanks.
 fn start_line(line: &[u8]) -> Result<(&[u8], &[u8], u8), HeadError> {
     let mut parts = line.split(|b| *b == b' ');
-    let (Some(method), Some(target), Some(version), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+    let (Some(method), Some(target), Some(version), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
         return Err("a start line that has not three parts".into());
     };
     let minor = match version {
@@ -175,7 +198,11 @@ fn start_line(line: &[u8]) -> Result<(&[u8], &[u8], u8), HeadError> {
         return Err("a method that is no token".into());
     }
     // a backslash or a fragment is read as something else by some server
-    if target.is_empty() || !target.iter().all(|b| (b'!'..=b'~').contains(b) && !b"\\#".contains(b)) {
+    if target.is_empty()
+        || !target
+            .iter()
+            .all(|b| (b'!'..=b'~').contains(b) && !b"\\#".contains(b))
+    {
         return Err("a byte that no target holds".into());
     }
     Ok((method, target, minor))
@@ -184,7 +211,8 @@ fn start_line(line: &[u8]) -> Result<(&[u8], &[u8], u8), HeadError> {
 fn parse_target(method: &[u8], target: &[u8]) -> Result<Target, HeadError> {
     let text = || String::from_utf8_lossy(target).into_owned();
     if method == b"CONNECT" {
-        let authority = Authority::parse(target).map_err(|_| "a CONNECT target that is no authority")?;
+        let authority =
+            Authority::parse(target).map_err(|_| "a CONNECT target that is no authority")?;
         return Ok(Target::Authority(authority));
     }
     match target {
@@ -195,11 +223,19 @@ fn parse_target(method: &[u8], target: &[u8]) -> Result<Target, HeadError> {
 }
 
 fn absolute(target: &[u8]) -> Result<Target, HeadError> {
-    let scheme = target.first_chunk::<7>().filter(|s| s.eq_ignore_ascii_case(b"http://"));
-    let rest = scheme.and_then(|s| target.get(s.len()..)).ok_or("a target of another form or scheme")?;
-    let end = rest.iter().position(|b| b"/?".contains(b)).unwrap_or(rest.len());
+    let scheme = target
+        .first_chunk::<7>()
+        .filter(|s| s.eq_ignore_ascii_case(b"http://"));
+    let rest = scheme
+        .and_then(|s| target.get(s.len()..))
+        .ok_or("a target of another form or scheme")?;
+    let end = rest
+        .iter()
+        .position(|b| b"/?".contains(b))
+        .unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
-    let authority = Authority::parse(authority).map_err(|_| "a target without a proper authority")?;
+    let authority =
+        Authority::parse(authority).map_err(|_| "a target without a proper authority")?;
     let mut path = String::from_utf8_lossy(path).into_owned();
     if !path.starts_with('/') {
         path.insert(0, '/');
@@ -224,5 +260,9 @@ fn agree(target: &Target, host: Option<&Authority>) -> Result<(), HeadError> {
         (Host::Address(a), Host::Address(b)) => a == b,
         (Host::Name(_), Host::Address(_)) | (Host::Address(_), Host::Name(_)) => false,
     };
-    if hosts_agree && ports_agree { Ok(()) } else { Err("a target that names another host than the Host field".into()) }
+    if hosts_agree && ports_agree {
+        Ok(())
+    } else {
+        Err("a target that names another host than the Host field".into())
+    }
 }

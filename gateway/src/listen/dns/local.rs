@@ -13,6 +13,7 @@ use super::question::{Code, Question};
 use super::reply::Answer;
 use crate::network::Network;
 use crate::resolve::Wire;
+use crate::resolve::upstream::LONGEST_NEGATIVE_TTL;
 
 /// Where the broker answers.
 const BROKER: &str = "broker.sallyport.internal";
@@ -52,7 +53,7 @@ pub(super) fn of(
         return Some(Local::Answer(addresses(pair, question.kind)));
     }
     if text == OURS {
-        return Some(Local::Answer(Answer::empty(Code::NoError, TTL)));
+        return Some(Local::Answer(Answer::empty(Code::NoError, LONGEST_NEGATIVE_TTL)));
     }
     if is_at_or_below(text, OURS) {
         return Some(Local::Nothing);
@@ -74,7 +75,7 @@ fn addresses((v4, v6): Pair, kind: u16) -> Answer {
     match RecordType::from(kind) {
         RecordType::A => Answer::address(v4.into(), TTL),
         RecordType::AAAA => Answer::address(v6.into(), TTL),
-        _ => Answer::empty(Code::NoError, TTL),
+        _ => Answer::empty(Code::NoError, LONGEST_NEGATIVE_TTL),
     }
 }
 
@@ -123,7 +124,7 @@ fn address_of(name: &Name) -> Option<IpAddr> {
 
 fn pointer(owner: &Name, kind: u16) -> Answer {
     if RecordType::from(kind) != RecordType::PTR {
-        return Answer::empty(Code::NoError, TTL);
+        return Answer::empty(Code::NoError, LONGEST_NEGATIVE_TTL);
     }
     let mut data = Vec::with_capacity(owner.as_str().len() + 2);
     for label in owner.labels() {

@@ -20,10 +20,14 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use udp::{Batch, Datagrams, Outgoing};
+pub use udp::{Batch, Datagrams, Outgoing, Slot};
 
-use crate::context::Context;
+use crate::context::{Context, Open};
+use crate::network::Networks;
+use crate::record::Journal;
+use crate::resolve::Resolver;
 use crate::resolve::leases::Paces;
+use crate::tasks::Tasks;
 
 /// Settings of the door.
 #[derive(Clone, Copy, Debug)]
@@ -36,10 +40,36 @@ pub struct DnsSettings {
     pub paces: Paces,
 }
 
-/// The door, shared by its sockets.
+/// What the door needs of the gateway.
 #[derive(Clone)]
+pub struct DnsHandles {
+    /// Live networks by source address.
+    pub networks: Arc<Networks>,
+    /// Upstream look-ups.
+    pub resolver: Arc<Resolver>,
+    /// The flow record.
+    pub journal: Arc<Journal>,
+    /// Spawner.
+    pub tasks: Tasks,
+    /// False while sealed.
+    pub open: Open,
+}
+
+impl From<&Context> for DnsHandles {
+    fn from(ctx: &Context) -> Self {
+        Self {
+            networks: ctx.networks.clone(),
+            resolver: ctx.resolver.clone(),
+            journal: ctx.journal.clone(),
+            tasks: ctx.tasks.clone(),
+            open: ctx.open.clone(),
+        }
+    }
+}
+
+/// The door, shared by its sockets.
 pub(crate) struct Door {
-    ctx: Context,
+    ctx: DnsHandles,
     settings: DnsSettings,
     started: Instant,
 }
@@ -53,11 +83,12 @@ impl Door {
 
 /// Answers on these sockets until the gateway stops. The listeners live in the gateway namespace, bound transparently.
 pub fn serve_dns<S: Datagrams>(
-    ctx: Context,
+    ctx: impl Into<DnsHandles>,
     settings: DnsSettings,
     sockets: Vec<S>,
     listeners: Vec<std::net::TcpListener>,
 ) -> std::io::Result<()> {
+    let ctx: DnsHandles = ctx.into();
     let tasks = ctx.tasks.clone();
     let door = Arc::new(Door {
         ctx,

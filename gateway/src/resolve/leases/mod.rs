@@ -110,6 +110,14 @@ impl Leases {
         self.read().by_address.get(&address.to_canonical()).cloned()
     }
 
+    /// Whether an address comes from the pools, handed out or not.
+    pub fn in_pool(&self, address: IpAddr) -> bool {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => self.pools.v4.contains(&v4),
+            IpAddr::V6(v6) => self.pools.v6.contains(&v6),
+        }
+    }
+
     /// Names bound to a real address (`names: real`).
     pub fn bound(&self, address: IpAddr) -> Vec<Name> {
         self.read()

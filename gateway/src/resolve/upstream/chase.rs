@@ -16,8 +16,9 @@ use super::{Found, LONGEST_NEGATIVE_TTL, LONGEST_TTL, LookupError, Resolver, Wha
 const MOST_QUESTIONS: usize = 8;
 /// Aliases in one chain (DNS-06).
 const MOST_ALIASES: usize = 16;
-/// Records of one type at one name.
-const MOST_RECORDS: usize = 256;
+/// Records of one type at one name that are kept; more add nothing for a client and cost memory (DNS-42). Those that
+/// are kept are those that are judged, leased, bound and answered.
+const MOST_RECORDS: usize = 64;
 /// Everything about one type of one name, aliases and retries included: shorter than any client's patience.
 const LONGEST: Duration = Duration::from_secs(6);
 

@@ -35,8 +35,6 @@ use servers::Servers;
 pub const LONGEST_TTL: u32 = 60;
 /// "Does not exist" is believed this long at most.
 pub const LONGEST_NEGATIVE_TTL: u32 = 5;
-/// Addresses of one name and family that are kept; more add nothing for a client and cost memory (DNS-42).
-const MOST_ADDRESSES: usize = 64;
 /// When one family is known, how long the other one may still take. Some servers never answer AAAA.
 const OTHER_FAMILY: Duration = Duration::from_secs(2);
 /// Sockets to upstream servers at once, over all networks.
@@ -145,7 +143,7 @@ fn addresses_of(found: &Found) -> Vec<IpAddr> {
     records
         .iter()
         .filter_map(Wire::address)
-        .take(MOST_ADDRESSES)
+        
         .collect()
 }
 

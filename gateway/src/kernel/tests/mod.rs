@@ -1,0 +1,6 @@
+//! Tests in fresh namespaces, as root: what the kernel does, not what we asked of it.
+
+mod connect;
+mod gate;
+mod lab;
+mod rules;
