@@ -13,4 +13,7 @@ mod wire;
 
 pub use hello::{Hello, HelloReader};
 pub use http::{Head, HeadReader};
+#[cfg(test)]
+mod tests;
+
 pub use sniff::{Language, Seen, Sight, Sniffer};

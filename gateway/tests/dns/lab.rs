@@ -11,7 +11,7 @@ use gateway::limits::{Ledger, Used};
 use gateway::listen::dns::{Batch, Datagrams, DnsHandles, DnsSettings, Outgoing, serve_dns};
 use gateway::network::flows::FlowTable;
 use gateway::network::{Live, Network, Networks};
-use gateway::record::Journal;
+use gateway::record::{Entry, Journal, JournalConfig, Line, Reader};
 use gateway::resolve::leases::Paces;
 use gateway::resolve::{LeasePools, Leases, Resolver, Upstreams};
 use gateway::tasks::Tasks;
@@ -114,6 +114,14 @@ impl Lab {
         Self { networks, seal, door, tasks, dir }
     }
 
+    /// Everything recorded so far.
+    pub fn entries(&self) -> Vec<Entry> {
+        let mut reader = Reader::open(&JournalConfig::under(self.dir.path()).dir, 0).unwrap();
+        std::iter::from_fn(|| reader.next_line().unwrap())
+            .map(|line| serde_json::from_str::<Line>(&line).unwrap().entry)
+            .collect()
+    }
+
     pub fn leases_path(&self, last: u8) -> PathBuf {
         self.dir.path().join(format!("leases-{last}"))
     }
@@ -177,8 +185,8 @@ impl Drop for Lab {
     }
 }
 
-fn journal(_dir: &std::path::Path) -> Arc<Journal> {
-    Arc::new(Journal {})
+fn journal(dir: &std::path::Path) -> Arc<Journal> {
+    Arc::new(Journal::open(JournalConfig::under(dir)).unwrap())
 }
 
 pub fn live(policy: Policy) -> Live {

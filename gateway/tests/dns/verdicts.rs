@@ -2,11 +2,15 @@
 
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::{RData, RecordType};
+use gateway::network::flows::Door;
+use gateway::record::Entry;
+use netpolicy::addr::Class;
 use netpolicy::policy::{NetworkMode, Policy};
+use netpolicy::reason::Reason;
 use tokio::net::UdpSocket;
 
 use crate::lab::{Lab, Read as _, SERVICE_V4, SERVICE_V6, assert_denied, domains, has_short_soa, internet, policy};
-use crate::upstream::{Upstream, alias, host};
+use crate::upstream::{Say, Upstream, alias, host};
 
 fn web() -> Upstream {
     Upstream::zone(vec![host("ok.net", "93.184.216.34"), host("a.ok.net", "93.184.216.35"), alias("evil.net", "ok.net")])
@@ -210,7 +214,7 @@ async fn permitted_name_that_does_not_exist_says_so() {
 #[tokio::test]
 async fn service_questions_inherit_the_permission_of_their_host() {
     // DNS-23
-    let upstream = Upstream::start(|_, _, _| crate::upstream::Say::nothing());
+    let upstream = Upstream::start(|_, _, _| Say::nothing());
     let lab = Lab::new(&upstream, domains(&["ok.net"])).await;
     for (name, kind) in [("_http._tcp.ok.net", RecordType::SRV), ("_8443._https.ok.net", RecordType::HTTPS)] {
         assert!(lab.ask(name, kind).await.is_nodata(), "{name}");
@@ -223,4 +227,29 @@ async fn service_questions_inherit_the_permission_of_their_host() {
     for name in ["_acme-challenge.ok.net", "_dmarc.ok.net", "my_service.ok.net"] {
         assert!(lab.ask_as(3, name, RecordType::TXT).await.is_nodata(), "{name}");
     }
+}
+
+#[tokio::test]
+async fn every_denial_is_in_the_record_with_the_line_that_made_it() {
+    let upstream = Upstream::zone(vec![host("ok.net", "93.184.216.34"), host("inside.net", "10.0.0.5")]);
+    let lab = Lab::new(&upstream, policy(NetworkMode::Internet, &[], &["*.evil.net"])).await;
+    lab.ask("x.evil.net", RecordType::TXT).await;
+    lab.ask("inside.net", RecordType::A).await;
+    lab.ask("ok.net", RecordType::A).await;
+    let entries = lab.entries();
+    let [Entry::Denial(named), Entry::Denial(inside)] = entries.as_slice() else { panic!("{entries:?}") };
+    assert_eq!(named.subject.name.as_deref(), Some("x.evil.net"));
+    assert_eq!((named.subject.door, named.subject.port, named.reason), (Door::Dns, 0, Reason::NameDenied));
+    assert_eq!(named.by.as_ref().map(|by| (&*by.at.file, by.at.line)), Some(("lab.yaml", 10)));
+    assert_eq!((inside.reason, inside.class), (Reason::NameResolvesToForbidden, Some(Class::Private)));
+}
+
+#[tokio::test]
+async fn failed_look_up_is_recorded_as_a_failure() {
+    let upstream = Upstream::start(|_, _, _| Say::code(ResponseCode::Refused));
+    let lab = Lab::new(&upstream, internet()).await;
+    assert_eq!(lab.ask("ok.net", RecordType::A).await.code(), ResponseCode::ServFail);
+    let entries = lab.entries();
+    let [Entry::Failure(failure)] = entries.as_slice() else { panic!("{entries:?}") };
+    assert_eq!(failure.reason, Reason::NameUnresolvable);
 }

@@ -34,7 +34,7 @@ pub(super) fn is_dnssec(kind: RecordType) -> bool {
 }
 
 /// What a sandbox may see of these records.
-pub(super) fn cleaned(kind: RecordType, records: &Arc<[Wire]>) -> Arc<[Wire]> {
+pub fn cleaned(kind: RecordType, records: &Arc<[Wire]>) -> Arc<[Wire]> {
     match kind {
         RecordType::HTTPS | RecordType::SVCB => records
             .iter()

@@ -8,7 +8,7 @@
 //! not given.
 
 mod answer;
-mod forward;
+pub mod forward;
 mod local;
 pub mod question;
 pub mod reply;

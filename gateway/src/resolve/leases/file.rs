@@ -88,9 +88,11 @@ fn checksum(text: &str) -> u64 {
 pub(super) struct File {
     path: PathBuf,
     handle: std::fs::File,
-    /// Octets known to be whole lines; a failed write is cut back to here.
+    /// Octets known to be whole lines.
     length: u64,
     lines: usize,
+    /// The last write failed and may have left a piece of a line.
+    torn: bool,
 }
 
 impl File {
@@ -100,6 +102,10 @@ impl File {
         mut restore: impl FnMut(Fact) -> Result<(), &'static str>,
     ) -> Result<Self, LeaseError> {
         let mut handle = options().read(true).open(path).map_err(LeaseError::Write)?;
+        // a device could be read for ever
+        if !handle.metadata().map_err(LeaseError::Write)?.is_file() {
+            return Err(LeaseError::Write(std::io::ErrorKind::InvalidInput.into()));
+        }
         let mut bytes = Vec::new();
         handle.read_to_end(&mut bytes).map_err(LeaseError::Write)?;
         let whole = bytes
@@ -139,6 +145,7 @@ impl File {
             handle,
             length: whole as u64,
             lines,
+            torn: false,
         };
         if bytes.len() > whole {
             file.handle
@@ -149,6 +156,12 @@ impl File {
             file.put(&format!("{HEADER}\n"), 1)?;
         }
         Ok(file)
+    }
+
+    /// Writes fail from now on, as on a full disk.
+    #[cfg(test)]
+    pub(super) fn break_handle(&mut self) {
+        self.handle = std::fs::File::open(&self.path).expect("the file exists");
     }
 
     /// Lines so far.
@@ -163,13 +176,13 @@ impl File {
     }
 
     fn put(&mut self, text: &str, lines: usize) -> Result<(), LeaseError> {
-        if let Err(error) = self.handle.write_all(text.as_bytes()) {
-            // what was written of it must not become the beginning of the next line
-            self.handle
-                .set_len(self.length)
-                .map_err(LeaseError::Write)?;
-            return Err(LeaseError::Write(error));
+        if self.torn {
+            // what was written of a failed line must not become the beginning of this one
+            self.handle.set_len(self.length).map_err(LeaseError::Write)?;
         }
+        self.torn = true;
+        self.handle.write_all(text.as_bytes()).map_err(LeaseError::Write)?;
+        self.torn = false;
         self.length = self.length.saturating_add(text.len() as u64);
         self.lines += lines;
         Ok(())
@@ -191,6 +204,7 @@ impl File {
             handle,
             length: text.len() as u64,
             lines: text.lines().count(),
+            torn: false,
         };
         Ok(())
     }

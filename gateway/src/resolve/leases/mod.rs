@@ -9,6 +9,8 @@
 mod file;
 mod pace;
 mod pool;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -98,3 +98,30 @@ impl Resolver {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_prefix_length_is_read_and_nothing_is_invented() {
+        let answer = |text: &str| text.parse::<IpAddr>().unwrap();
+        for (answered, prefix) in [
+            ("64:ff9b::192.0.0.170", "64:ff9b::/96"),
+            ("2001:db8::192.0.0.171", "2001:db8::/96"),
+            ("2001:db8:1:2:c0:0:aa00::", "2001:db8:1:2::/64"),
+            ("2001:db8:1:200:0:ab::", ""),
+            ("2001:db8:1:2c0:0:ab::", "2001:db8:1:200::/56"),
+            ("2001:db8:1:c000:0:aa00::", "2001:db8:1::/48"),
+            ("2001:db8:1c0:0:aa::", "2001:db8:100::/40"),
+            ("2001:db8:c000:aa::", "2001:db8::/32"),
+            ("2001:db8::192.0.0.172", ""),
+            ("::ffff:192.0.0.170", ""),
+            ("::192.0.0.170", ""),
+            ("192.0.0.170", ""),
+        ] {
+            let expected: Vec<Ipv6Net> = prefix.parse().into_iter().collect();
+            assert_eq!(prefixes(&[answer(answered)]), expected, "{answered}");
+        }
+    }
+}
