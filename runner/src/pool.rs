@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use gateway::control::PolicySource;
 use gateway::control::api::default_workspace;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
 
 use crate::pod::{Pod, Pods};
 use crate::run::RunId;
+use crate::runs::{Reserved, Runs};
 
 /// What pooled pods are attached under.
 const SEALED: &str = "none";
@@ -26,12 +28,13 @@ pub struct Pool {
     size: usize,
     ready: Mutex<VecDeque<Pod>>,
     taken: Notify,
+    filling: watch::Sender<bool>,
 }
 
 impl Pool {
     /// An empty pool that wants to hold this many.
     pub fn new(size: usize) -> Self {
-        Self { size, ready: Mutex::default(), taken: Notify::new() }
+        Self { size, ready: Mutex::default(), taken: Notify::new(), filling: watch::Sender::new(false) }
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut VecDeque<Pod>) -> T) -> T {
@@ -39,14 +42,18 @@ impl Pool {
     }
 
     /// Takes a pod, if one is ready for this workspace: names get their addresses by workspace, so only the default
-    /// one has a pool.
-    pub fn take(&self, workspace: &str) -> Option<Pod> {
+    /// one has a pool. The id stays somebody's in between, or the reaper would find it ownerless.
+    pub fn take<'a>(&self, workspace: &str, runs: &'a Runs) -> Option<(Pod, Reserved<'a>)> {
         if workspace != default_workspace() {
             return None;
         }
-        let pod = self.with(VecDeque::pop_front);
+        let taken = self.with(|ready| {
+            let pod = ready.pop_front()?;
+            let reserved = runs.reserve(&pod.run);
+            Some((pod, reserved))
+        });
         self.taken.notify_one();
-        pod
+        taken
     }
 
     /// Runs whose pods are ready, which are nobody's leftovers.
@@ -63,33 +70,46 @@ impl Pool {
         })
     }
 
-    /// Takes every pod out.
-    pub fn drain(&self) -> Vec<Pod> {
+    /// Waits until filling has stopped and takes every pod out.
+    pub async fn close(&self) -> Vec<Pod> {
+        let mut filling = self.filling.subscribe();
+        // The sender lives as long as this pool, so waiting cannot fail.
+        let _ = filling.wait_for(|filling| !filling).await;
         self.with(|ready| ready.drain(..).collect())
     }
 
-    /// Keeps the pool full until dropped. `claims` names runs that are being made, before anything of them exists.
-    pub async fn fill(&self, pods: &Pods, claims: &crate::runs::Runs) {
+    /// Keeps the pool full until `stop` fires; a pod in the making is finished. `runs` keeps the ids of pods in the
+    /// making from the reaper.
+    pub async fn fill(&self, pods: &Pods, runs: &Runs, stop: &CancellationToken) {
+        self.filling.send_replace(true);
         let mut pause = FIRST_PAUSE;
-        loop {
-            while self.with(|ready| ready.len()) < self.size {
-                let run = RunId::allot();
-                let claim = claims.reserve(&run);
-                match pods.wire(&run, &default_workspace(), &PolicySource::Preset(SEALED.to_owned())).await {
-                    Ok(pod) => {
-                        pause = FIRST_PAUSE;
-                        self.with(|ready| ready.push_back(pod));
-                        drop(claim);
+        while !stop.is_cancelled() {
+            if self.with(|ready| ready.len()) >= self.size {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = self.taken.notified() => {}
+                }
+                continue;
+            }
+            let run = RunId::allot();
+            let reserved = runs.reserve(&run);
+            match pods.wire(&run, &default_workspace(), &PolicySource::Preset(SEALED.to_owned())).await {
+                Ok(pod) => {
+                    pause = FIRST_PAUSE;
+                    self.with(|ready| ready.push_back(pod));
+                    drop(reserved);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "filling the pool");
+                    drop(reserved);
+                    tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = tokio::time::sleep(pause) => {}
                     }
-                    Err(error) => {
-                        tracing::warn!(%error, "filling the pool");
-                        drop(claim);
-                        tokio::time::sleep(pause).await;
-                        pause = (pause * 2).min(LONGEST_PAUSE);
-                    }
+                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
-            self.taken.notified().await;
         }
+        self.filling.send_replace(false);
     }
 }

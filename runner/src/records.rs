@@ -53,6 +53,11 @@ impl Records {
         self.with(|tallies| tallies.remove(network)).map(|tally| tally.summary()).unwrap_or_default()
     }
 
+    /// Drops a tally that nobody will ask for.
+    pub fn forget(&self, network: &NetworkId) {
+        self.with(|tallies| tallies.remove(network));
+    }
+
     fn count(&self, line: &Line) {
         let Some(network) = network_of(&line.entry) else { return };
         self.with(|tallies| {

@@ -193,9 +193,12 @@ impl Runs {
         self.with(|table| table.live.contains_key(run) || table.reserved.contains(run))
     }
 
-    /// Whether a run of this id is live.
-    pub fn is_live(&self, run: &RunId) -> bool {
-        self.with(|table| table.live.contains_key(run))
+    /// Runs whose command runs, so whose network must exist.
+    pub fn running_ids(&self) -> Vec<RunId> {
+        self.with(|table| {
+            let running = table.live.values().filter(|live| live.view.state == RunState::Running);
+            running.map(|live| live.view.run.clone()).collect()
+        })
     }
 
     /// Live runs, then ended ones, newest first.
@@ -250,7 +253,7 @@ mod tests {
         let runs = Runs::new(1);
         let run = RunId::allot();
         let reserved = runs.reserve(&run);
-        assert!(runs.knows(&run) && !runs.is_live(&run));
+        assert!(runs.knows(&run) && runs.list().is_empty());
         drop(reserved);
         assert!(!runs.knows(&run));
     }

@@ -18,7 +18,8 @@ use bollard::query_parameters::{
     AttachContainerOptions, CreateContainerOptions, CreateImageOptions, InspectContainerOptions, KillContainerOptions,
     ListContainersOptions, RemoveContainerOptions, StartContainerOptions, WaitContainerOptions,
 };
-use futures_util::{StreamExt, TryStreamExt};
+use bytes::{Bytes, BytesMut};
+use futures_util::{Stream, StreamExt, TryStreamExt};
 use tokio::io::AsyncReadExt;
 
 use self::connect::{Connected, Flavour};
@@ -104,15 +105,16 @@ impl Engine {
         if present.await? {
             return Ok(());
         }
-        self.import_bytes(&self.holder_image, guest::archive().into(), &[]).await
+        let archive = futures_util::stream::once(async { Ok(Bytes::from(guest::archive())) });
+        self.import_stream(&self.holder_image, archive, &[]).await
     }
 
-    async fn import_bytes(&self, name: &str, archive: bytes::Bytes, changes: &[&str]) -> Result<(), SandboxError> {
-        let body = bollard::body_full(archive);
-        self.import_body(name, body, changes).await
-    }
-
-    async fn import_body(&self, name: &str, body: bollard::BodyType, changes: &[&str]) -> Result<(), SandboxError> {
+    async fn import_stream(
+        &self,
+        name: &str,
+        archive: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static,
+        changes: &[&str],
+    ) -> Result<(), SandboxError> {
         const ACT: &str = "importing an image";
         let (repo, tag) = name.rsplit_once(':').unwrap_or((name, "latest"));
         let options = CreateImageOptions {
@@ -122,7 +124,7 @@ impl Engine {
             changes: changes.iter().map(|&c| c.to_owned()).collect(),
             ..CreateImageOptions::default()
         };
-        let work = self.connected.api.create_image(Some(options), Some(body), None).try_for_each(|_| async { Ok(()) });
+        let work = self.connected.api.create_image(Some(options), Some(bollard::body_try_stream(archive)), None).try_for_each(|_| async { Ok(()) });
         match tokio::time::timeout(IMPORT_PATIENCE, work).await {
             Ok(result) => result.map_err(engine(ACT)),
             Err(_) => Err(SandboxError::Late { act: ACT, limit: IMPORT_PATIENCE }),
@@ -269,16 +271,19 @@ impl Backend for Engine {
             };
             let attached = within("attaching to a container", self.connected.api.attach_container(&id.0, Some(options))).await?;
             self.start_container(id).await?;
-            let chunks = attached.output.map(|piece| match piece {
-                Ok(LogOutput::StdErr { message }) => Ok(Chunk::Err(message)),
-                Ok(LogOutput::StdOut { message } | LogOutput::Console { message } | LogOutput::StdIn { message }) => {
-                    Ok(Chunk::Out(message))
-                }
-                Err(error) => Err(engine("reading output")(error)),
-            });
             // The engine ends the connection when its writing half goes, so it lives as long as the output.
             let input = attached.input;
-            Ok(chunks.inspect(move |_| drop(&input)).boxed())
+            let chunks = attached.output.map(move |piece| {
+                let _kept = &input;
+                match piece {
+                    Ok(LogOutput::StdErr { message }) => Ok(Chunk::Err(message)),
+                    Ok(LogOutput::StdOut { message } | LogOutput::Console { message } | LogOutput::StdIn { message }) => {
+                        Ok(Chunk::Out(message))
+                    }
+                    Err(error) => Err(engine("reading output")(error)),
+                }
+            });
+            Ok(chunks.boxed())
         })
     }
 
@@ -341,16 +346,15 @@ impl Backend for Engine {
         ];
         Box::pin(async move {
             let file = tokio::fs::File::open(archive).await.map_err(host("opening an image archive"))?;
-            let body = bollard::body_try_stream(pieces(file));
-            self.import_body(name.as_str(), body, &CHANGES).await
+            self.import_stream(name.as_str(), pieces(file), &CHANGES).await
         })
     }
 }
 
 /// A file in pieces that fit a socket's buffer.
-fn pieces(file: tokio::fs::File) -> impl futures_util::Stream<Item = std::io::Result<bytes::Bytes>> + Send + 'static {
+fn pieces(file: tokio::fs::File) -> impl Stream<Item = std::io::Result<Bytes>> + Send + 'static {
     futures_util::stream::try_unfold(file, |mut file| async move {
-        let mut piece = bytes::BytesMut::with_capacity(PIECE);
+        let mut piece = BytesMut::with_capacity(PIECE);
         let read = file.read_buf(&mut piece).await?;
         Ok((read > 0).then(|| (piece.freeze(), file)))
     })

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use bollard::models::{
-    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountTypeEnum,
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType,
     ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
 
@@ -192,7 +192,7 @@ fn limit(name: &str, value: i64) -> ResourcesUlimits {
 /// A mount fails if the source is missing, where a bind in the old form would make a folder.
 fn read_only(source: &Path, target: &str) -> Mount {
     Mount {
-        typ: Some(MountTypeEnum::BIND),
+        typ: Some(MountType::BIND),
         source: Some(source.to_string_lossy().into_owned()),
         target: Some(target.to_owned()),
         read_only: Some(true),
@@ -259,7 +259,7 @@ mod tests {
         let mounts = host.mounts.unwrap();
         let targets: Vec<_> = mounts.iter().map(|m| m.target.clone().unwrap()).collect();
         assert_eq!(targets, ["/.sally", "/etc/resolv.conf", "/etc/hosts", "/etc/hostname"]);
-        assert!(mounts.iter().all(|m| m.read_only == Some(true) && m.typ == Some(MountTypeEnum::BIND)));
+        assert!(mounts.iter().all(|m| m.read_only == Some(true) && m.typ == Some(MountType::BIND)));
     }
 
     #[test]
