@@ -1,10 +1,10 @@
-//! `sallyport config`: check the configuration file, print its JSON Schema, print what applies.
+//! `sallyport config`: check the configuration file, print its JSON Schema.
 
 use clap::Subcommand;
 
 use super::Shared;
 use crate::config::schema;
-use crate::exit::{Failure, Outcome, Verdict};
+use crate::exit::{Outcome, Verdict};
 use crate::show::{self, Format};
 
 #[derive(Debug, Subcommand)]
@@ -13,19 +13,12 @@ pub enum Verb {
     Check,
     /// Print the JSON Schema of the file
     Schema,
-    /// Print the settings that apply, defaults included
-    Show,
 }
 
 pub fn perform(verb: &Verb, shared: &Shared) -> Verdict {
     match verb {
         Verb::Check => check(shared),
         Verb::Schema => show::json(&schema::document()).map(|()| Outcome::Good),
-        Verb::Show => {
-            let config = shared.load()?;
-            show::json(&serde_json::json!({ "gateway": config.gateway, "runner": config.runner }))?;
-            Ok(Outcome::Good)
-        }
     }
 }
 
@@ -46,9 +39,4 @@ pub fn check(shared: &Shared) -> Verdict {
         show::note(format_args!("{name} is readable by others; `chmod 600 {name}` before secrets go into it"));
     }
     Ok(if mistakes.is_empty() { Outcome::Good } else { Outcome::Negative })
-}
-
-/// The roles' `--check`.
-pub fn check_only(asked: bool, shared: &Shared) -> Option<Result<Outcome, Failure>> {
-    asked.then(|| check(shared))
 }

@@ -63,8 +63,9 @@ pub enum Form {
 pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
     match verb {
         Verb::Verify { journal, anchors, key } => {
+            let configured = journal.is_none().then(|| shared.load()).transpose()?.map(|c| c.gateway.journal.anchors);
             let journal = folder(journal, shared)?;
-            let anchors = anchors.unwrap_or_else(|| journal.with_file_name("anchors.jsonl"));
+            let anchors = anchors.or(configured).unwrap_or_else(|| journal.with_file_name("anchors.jsonl"));
             let failed = |e: std::io::Error| Failure::new(format!("reading the journal {}: {e}", journal.display()));
             if !journal.is_dir() {
                 return Err(Failure::new(format!("there is no journal at {}", journal.display()))
@@ -82,7 +83,7 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
 fn folder(named: Option<PathBuf>, shared: &Shared) -> Result<PathBuf, Failure> {
     match named {
         Some(folder) => Ok(folder),
-        None => Ok(shared.load()?.gateway.state_dir.join("journal")),
+        None => Ok(shared.load()?.gateway.journal.dir),
     }
 }
 

@@ -4,7 +4,6 @@
 //! Refuses to own what the settings mean. A file that is named must exist; one that is wrong starts nothing.
 
 mod read;
-mod sections;
 pub mod schema;
 
 use std::os::unix::fs::MetadataExt;
@@ -21,9 +20,9 @@ pub const DEFAULT_FILE: &str = "/etc/sallyport/config.yml";
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The gateway.
-    pub gateway: read::GatewayConfig,
+    pub gateway: ::gateway::config::GatewayConfig,
     /// The runner.
-    pub runner: read::RunnerConfig,
+    pub runner: ::runner::RunnerConfig,
 }
 
 /// The file that applies.

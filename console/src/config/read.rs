@@ -1,15 +1,14 @@
-//! From text to sections: a spanned tree, then each key by itself, so that one mistake does not hide the next.
+//! From text to sections: a spanned tree; the gateway reads its own section, the runner's is read key by key, so that
+//! one mistake does not hide the next.
 
-use std::fmt::Write as _;
-
+use gateway::config::GatewayConfig;
 use netpolicy::document::tree::{self, Node, Value};
 use netpolicy::document::{Mistake, Mistakes, mistake, text};
+use runner::RunnerConfig;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
 use super::Config;
-
-pub use super::sections::{GatewayConfig, RunnerConfig};
 
 /// Sections that a file may have.
 pub const SECTIONS: [&str; 2] = ["gateway", "runner"];
@@ -36,13 +35,17 @@ fn read(bytes: &[u8], mistakes: &mut Mistakes) -> Option<Config> {
             mistakes.hint(&entry.at, message, hint);
         }
     }
-    let gateway: Option<GatewayConfig> = section(&root, "gateway", mistakes);
+    let gateway = GatewayConfig::read(root.field("gateway").filter(|section| !section.is_null()), mistakes);
     let runner: Option<RunnerConfig> = section(&root, "runner", mistakes);
-    let config = Config { gateway: gateway?, runner: runner? };
-    for message in config.gateway.mistakes().into_iter().chain(config.runner.mistakes()) {
+    let (gateway, mut runner) = (gateway?, runner?);
+    if root.field("runner").and_then(|section| section.field("control")).is_none() {
+        // one file describes one installation: its runner speaks to its gateway unless it says otherwise
+        runner.control.clone_from(&gateway.control);
+    }
+    for message in runner.mistakes() {
         note(&root, &message, mistakes);
     }
-    Some(config)
+    Some(Config { gateway, runner })
 }
 
 /// A message `gateway.pools.v4: what is wrong`, at the place of the deepest key that was written.
@@ -143,14 +146,6 @@ fn canonical(digits: &str) -> bool {
     digits == "0" || (!digits.is_empty() && !digits.starts_with('0'))
 }
 
-/// Writes a configuration as YAML (JSON is YAML).
-pub fn text(config: &Config) -> Result<String, serde_json::Error> {
-    let mut text = String::from("# written by Sallyport\n");
-    let all = serde_json::json!({ "gateway": config.gateway, "runner": config.runner });
-    let _ = writeln!(text, "{}", serde_json::to_string_pretty(&all)?);
-    Ok(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,12 +156,13 @@ mod tests {
 
     #[test]
     fn every_mistake_is_told_with_its_place() {
-        let found = mistakes("gateway:\n  contrl: /x\n  namespace: [a]\nrunner:\n  pool: many\nconsole: {}\n");
-        assert_eq!(found.len(), 4, "{found:#?}");
-        assert!(found[0].starts_with("config.yml:2:3: there is no setting \"contrl\" (hint: did you mean `control`?"), "{found:#?}");
+        let found = mistakes("gateway:\n  contrl: /x\n  namespace: [a]\nrunner:\n  pool: many\n  polo: 1\nconsole: {}\n");
+        assert_eq!(found.len(), 5, "{found:#?}");
+        assert!(found[0].starts_with("config.yml:2:3: ") && found[0].contains("`control`"), "{found:#?}");
         assert!(found[1].starts_with("config.yml:3:"), "{found:#?}");
         assert!(found[2].starts_with("config.yml:5:9: `pool`"), "{found:#?}");
-        assert!(found[3].contains("no section \"console\""), "{found:#?}");
+        assert!(found[3].contains("no setting \"polo\"") && found[3].contains("did you mean `pool`?"), "{found:#?}");
+        assert!(found[4].contains("no section \"console\""), "{found:#?}");
     }
 
     #[test]
@@ -177,9 +173,18 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_section_is_all_defaults_and_what_is_written_is_read_again() {
+    fn an_empty_section_is_all_defaults() {
         let read = config("f", b"gateway:\nrunner: {}\n").unwrap();
-        let again = config("f", text(&read).unwrap().as_bytes()).unwrap();
-        assert_eq!(text(&again).unwrap(), text(&Config::default()).unwrap());
+        let defaults = Config::default();
+        assert_eq!(read.gateway, defaults.gateway);
+        assert_eq!(read.runner, defaults.runner);
+    }
+
+    #[test]
+    fn the_runner_speaks_to_the_gateway_of_its_own_file() {
+        let read = config("f", b"gateway: { control: /run/one/control.sock }\n").unwrap();
+        assert_eq!(read.runner.control, read.gateway.control);
+        let read = config("f", b"gateway: { control: /run/one/c.sock }\nrunner: { control: /run/two/c.sock }\n").unwrap();
+        assert_eq!(read.runner.control.to_str(), Some("/run/two/c.sock"));
     }
 }

@@ -1,52 +1,42 @@
-//! The JSON Schema of `config.yml`, from the defaults that the sections really have: a setting that exists is in it.
+//! The JSON Schema of `config.yml`: the gateway's section from its own tables, the runner's from the defaults that it
+//! really has, so that a setting that exists is in it.
 
+use runner::RunnerConfig;
 use serde_json::{Map, Value, json};
 
-use super::Config;
-
-/// Settings whose default does not show their type, and what a setting means where its name does not say it.
+/// What a setting of the runner means.
 const HELP: &[(&str, &str)] = &[
-    ("gateway", "The gateway: the namespace, links, kernel rules, doors, decisions and the record."),
-    ("gateway.namespace", "Name of the network namespace that the gateway makes for itself, below /run/netns."),
-    ("gateway.control", "Unix socket of the control API."),
-    ("gateway.state_dir", "Directory of what must survive a reboot: the record, its key, floors."),
-    ("gateway.run_dir", "Directory of what must survive a restart: networks, leases, budgets."),
-    ("gateway.pools", "Address pools of sandboxes and of synthetic names."),
-    ("gateway.resolvers", "Upstream resolvers, with split DNS by domain; empty uses the system's."),
-    ("gateway.host_addresses", "Further addresses that belong to this machine (public ones of a 1:1 NAT)."),
-    ("gateway.local_networks", "Further networks that count as private."),
-    ("gateway.egress_filter", "`required`, `auto` or `off`; only `required` is enforced yet."),
-    ("gateway.uplink", "`host`: the gateway runs in the host's network namespace. `this`: the namespace it is in is meant."),
-    ("gateway.enforcement", "`nftables`, `iptables` or `auto`."),
-    ("runner", "The runner: sandboxes through the container engine."),
-    ("runner.engine", "`auto`, `docker`, `podman` or the absolute path of a socket."),
-    ("runner.pool", "Wired holders kept ready; each costs one idle process and makes a start faster."),
-    ("runner.max_runs", "Runs at the same time; more are refused."),
-    ("runner.control", "The gateway's control socket."),
-    ("runner.socket", "Unix socket of the runner's API."),
-    ("runner.state_dir", "Directory of what must survive a restart; the same path for the engine."),
-    ("runner.run_dir", "Directory of sockets and per-run files; the same path for the engine."),
-    ("runner.limits", "Defaults and ceilings of a run."),
+    ("engine", "`auto`, `docker`, `podman` or the absolute path of a socket."),
+    ("pool", "Wired holders kept ready; each costs one idle process and makes a start faster."),
+    ("max_runs", "Runs at the same time; more are refused."),
+    ("control", "The gateway's control socket. Without it the one of the gateway section."),
+    ("socket", "Unix socket of the runner's API."),
+    ("state_dir", "Folder of what must survive a restart; the same path for the engine."),
+    ("run_dir", "Folder of sockets and per-run files; the same path for the engine."),
+    ("limits", "Defaults and ceilings of a run."),
 ];
 
 /// The schema (2020-12).
 pub fn document() -> Value {
-    let defaults = Config::default();
-    let sections = json!({ "gateway": defaults.gateway, "runner": defaults.runner });
-    let mut schema = object("", &sections);
-    if let Some(top) = schema.as_object_mut() {
-        top.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
-        top.insert("title".into(), "Sallyport configuration".into());
+    let mut gateway = gateway::config::schema();
+    if let Some(section) = gateway.as_object_mut() {
+        section.remove("$schema");
     }
-    schema
+    let runner = serde_json::to_value(RunnerConfig::default()).unwrap_or_default();
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Sallyport configuration",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": { "gateway": gateway, "runner": object(&runner) },
+    })
 }
 
-fn object(path: &str, defaults: &Value) -> Value {
+fn object(defaults: &Value) -> Value {
     let mut properties = Map::new();
     for (key, default) in defaults.as_object().into_iter().flatten() {
-        let at = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-        let mut property = kind(&at, default);
-        if let (Some(map), Some((_, help))) = (property.as_object_mut(), HELP.iter().find(|(known, _)| *known == at)) {
+        let mut property = kind(default);
+        if let (Some(map), Some((_, help))) = (property.as_object_mut(), HELP.iter().find(|(known, _)| known == key)) {
             map.insert("description".into(), (*help).into());
         }
         properties.insert(key.clone(), property);
@@ -54,10 +44,9 @@ fn object(path: &str, defaults: &Value) -> Value {
     json!({ "type": "object", "additionalProperties": false, "properties": properties })
 }
 
-fn kind(path: &str, default: &Value) -> Value {
+fn kind(default: &Value) -> Value {
     match default {
-        Value::Object(map) if !map.is_empty() => object(path, default),
-        Value::Object(_) => json!({ "type": "object" }),
+        Value::Object(_) => object(default),
         Value::Bool(_) => json!({ "type": "boolean", "default": default }),
         Value::Number(_) => json!({ "type": "integer", "minimum": 0, "default": default }),
         Value::String(_) => json!({ "type": "string", "default": default }),
@@ -72,12 +61,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_setting_of_the_defaults_is_in_the_schema_and_unknown_ones_are_not_allowed() {
+    fn every_setting_is_in_the_schema_and_unknown_ones_are_not_allowed() {
         let schema = document();
         for (section, key) in [("gateway", "control"), ("gateway", "namespace"), ("runner", "pool"), ("runner", "socket")] {
             let property = &schema["properties"][section]["properties"][key];
-            assert!(property.is_object() && property["description"].is_string(), "{section}.{key}: {property}");
+            assert!(property["description"].is_string(), "{section}.{key}: {property}");
         }
-        assert_eq!(schema["properties"]["gateway"]["additionalProperties"], false);
+        for section in ["gateway", "runner"] {
+            assert_eq!(schema["properties"][section]["additionalProperties"], false, "{section}");
+        }
+    }
+
+    #[test]
+    fn every_setting_of_the_runner_is_explained() {
+        let defaults = serde_json::to_value(RunnerConfig::default()).unwrap();
+        let keys: Vec<&String> = defaults.as_object().unwrap().keys().collect();
+        assert_eq!(keys.len(), HELP.len(), "{keys:?}");
+        assert!(HELP.iter().all(|(key, _)| defaults.get(key).is_some()));
     }
 }
