@@ -36,7 +36,9 @@ use crate::reason::Reason;
 
 pub use answers::decide_answers;
 pub use bytes::decide_bytes;
+pub(crate) use bytes::judge_request;
 pub use connect::decide_connect;
+pub(crate) use connect::presume;
 pub use lookup::decide_lookup;
 pub use permit::{DialPermit, Ground, RelayPermit};
 pub use snapshot::{Layer, LayerKind, OwnListeners, Snapshot};
