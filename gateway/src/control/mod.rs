@@ -7,10 +7,18 @@
 //!
 //! Failure stance: a request that is not exactly understood changes nothing and is answered with a [`api::Problem`].
 
+pub mod access;
 pub mod api;
 pub mod client;
 pub mod descriptor;
+mod explain;
 pub mod handover;
+mod ingress;
+pub mod problems;
+mod routes;
+pub mod server;
+mod streams;
+pub mod verbs;
 
 pub use api::{AttachRequest, PolicySource, Problem};
 pub use client::{Client, ClientError};

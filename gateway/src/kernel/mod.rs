@@ -21,6 +21,7 @@ pub mod netns;
 pub mod nft;
 pub mod policy_routing;
 pub mod queue;
+pub mod ready;
 pub mod sockets;
 pub mod splice;
 pub mod steering;
@@ -35,6 +36,7 @@ pub use monitor::{Change, Monitor};
 pub use netns::{Ns, NsId};
 pub use nft::Counter;
 pub use queue::{Held, Queue, Syn, Verdict};
+pub use ready::watch;
 pub use sockets::{DatagramDoor, Doors, Question};
 
 #[cfg(test)]

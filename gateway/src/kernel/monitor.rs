@@ -11,10 +11,12 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags};
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use rtnetlink::MulticastGroup;
+use tokio::io::unix::AsyncFd;
 
 use super::enforcer::Enforcer;
 use super::error::{Act, KernelError};
 use super::inspect::{LOCAL, MAIN};
+use super::ready::watch;
 use super::survey;
 use super::wire;
 
@@ -40,15 +42,15 @@ pub enum Change {
     Overflow,
 }
 
-/// Both subscriptions. Wait for either descriptor, then call [`Monitor::drain`].
+/// Both subscriptions.
 #[derive(Debug)]
 pub struct Monitor {
-    rules: Subscription,
-    routing: Subscription,
+    rules: AsyncFd<Subscription>,
+    routing: AsyncFd<Subscription>,
     enforcer: Enforcer,
 }
 
-/// One socket of a [`Monitor`], for readiness (`AsyncFd`).
+/// A subscription to kernel notices; for readiness see [`watch`](super::watch).
 #[derive(Debug)]
 pub struct Subscription(Socket);
 
@@ -75,53 +77,52 @@ const ROUTING_GROUPS: [MulticastGroup; 7] = [
 ];
 
 impl Monitor {
-    /// Subscribes inside the enforcer's namespace.
+    /// Subscribes inside the enforcer's namespace. Blocks for milliseconds; needs the runtime's context for readiness.
     pub fn open(enforcer: &Enforcer) -> Result<Self, KernelError> {
         let (rules, routing) = enforcer.ns().run(|| {
-            let rules = wire::netfilter_socket().act("opening the rule monitor")?;
+            let mut rules = wire::netfilter_socket().act("opening the rule monitor")?;
             rules
                 .add_membership(NFTABLES_GROUP)
                 .act("subscribing to rule changes")?;
             rules
                 .set_non_blocking(true)
                 .act("configuring the rule monitor")?;
-            Ok((rules, subscribe(&ROUTING_GROUPS)?))
+            Ok((Subscription(rules), subscribe(&ROUTING_GROUPS)?))
         })?;
+        let ready = |subscription| watch(subscription).act("waiting for changes in the namespace");
         Ok(Self {
-            rules: Subscription(rules),
-            routing: Subscription(routing),
+            rules: ready(rules)?,
+            routing: ready(routing)?,
             enforcer: enforcer.clone(),
         })
     }
 
-    /// The two sockets, for readiness.
-    pub fn subscriptions(&self) -> [&Subscription; 2] {
-        [&self.rules, &self.routing]
-    }
-
-    /// Reads everything that is there and returns what was not our own doing, without repeats.
-    pub fn drain(&self) -> io::Result<Vec<Change>> {
-        let mut changes = Vec::new();
-        let own = self.enforcer.writer_port();
-        drain(
-            &self.rules.0,
-            |bytes| {
-                let foreign = |m: &wire::Received<'_>| m.kind >> 8 == NFTABLES && m.port != own;
+    /// Waits until somebody else has changed something; returns what kinds of things, without repeats. Cancel-safe.
+    pub async fn changed(&self) -> io::Result<Vec<Change>> {
+        loop {
+            let mut ready = tokio::select! {
+                ready = self.rules.readable() => ready?,
+                ready = self.routing.readable() => ready?,
+            };
+            let mut changes = Vec::new();
+            let own = self.enforcer.writer_port();
+            let foreign = |m: &wire::Received<'_>| m.kind >> 8 == NFTABLES && m.port != own;
+            let rules = |bytes: &[u8]| {
                 wire::messages(bytes)
                     .any(|m| foreign(&m))
                     .then_some(Change::Rules)
-            },
-            &mut changes,
-        )?;
-        let links = self.enforcer.known_links();
-        drain(
-            &self.routing.0,
-            |bytes| self.routing_change(bytes, &links),
-            &mut changes,
-        )?;
-        changes.sort_by_key(|change| *change as u8);
-        changes.dedup();
-        Ok(changes)
+            };
+            drain(self.rules.get_ref(), rules, &mut changes)?;
+            let links = self.enforcer.known_links();
+            let routing = |bytes: &[u8]| self.routing_change(bytes, &links);
+            drain(self.routing.get_ref(), routing, &mut changes)?;
+            ready.clear_ready();
+            if !changes.is_empty() {
+                changes.sort_by_key(|change| *change as u8);
+                changes.dedup();
+                return Ok(changes);
+            }
+        }
     }
 
     fn routing_change(&self, bytes: &[u8], links: &super::attach::KnownLinks) -> Option<Change> {
@@ -169,7 +170,7 @@ fn name(attributes: &[LinkAttribute]) -> Option<&str> {
 }
 
 /// A routing socket with these subscriptions, in the namespace of the calling thread.
-pub(crate) fn subscribe(groups: &[MulticastGroup]) -> Result<Socket, KernelError> {
+pub(crate) fn subscribe(groups: &[MulticastGroup]) -> Result<Subscription, KernelError> {
     let mut socket = Socket::new(NETLINK_ROUTE).act("opening the routing monitor")?;
     socket.bind_auto().act("opening the routing monitor")?;
     for group in groups {
@@ -180,19 +181,19 @@ pub(crate) fn subscribe(groups: &[MulticastGroup]) -> Result<Socket, KernelError
     socket
         .set_non_blocking(true)
         .act("configuring the routing monitor")?;
-    Ok(socket)
+    Ok(Subscription(socket))
 }
 
 /// Reads datagrams until there are none; an overflow is a change of its own.
 pub(crate) fn drain(
-    socket: &Socket,
+    subscription: &Subscription,
     mut judge: impl FnMut(&[u8]) -> Option<Change>,
     changes: &mut Vec<Change>,
 ) -> io::Result<()> {
     let mut buffer = Vec::with_capacity(1 << 16);
     loop {
         buffer.clear();
-        match socket.recv(&mut buffer, libc::MSG_DONTWAIT) {
+        match subscription.0.recv(&mut buffer, libc::MSG_DONTWAIT) {
             Ok(_) => changes.extend(judge(&buffer)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {

@@ -33,6 +33,18 @@ const FLAG_GSO: u32 = 4;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Held(u32);
 
+impl Held {
+    /// The kernel's number.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The held packet with this number.
+    pub fn numbered(number: u32) -> Self {
+        Self(number)
+    }
+}
+
 /// A first SYN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Syn {
@@ -70,7 +82,7 @@ impl Verdict {
     }
 }
 
-/// The queue. For readiness wrap it in `tokio::io::unix::AsyncFd`.
+/// The queue. For readiness see [`watch`](super::watch).
 #[derive(Debug)]
 pub struct Queue {
     socket: Socket,

@@ -10,7 +10,7 @@ use std::net::{
     IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpListener, TcpStream,
     UdpSocket,
 };
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
 use netpolicy::ruleset::Ports;
@@ -150,11 +150,6 @@ impl DatagramDoor {
         })
     }
 
-    /// The socket, for readiness.
-    pub fn socket(&self) -> &UdpSocket {
-        &self.socket
-    }
-
     /// Receives one datagram; `WouldBlock` when there is none. One without its destination (which the kernel always
     /// gives) is an error of kind `InvalidData`.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Question> {
@@ -242,6 +237,12 @@ impl DatagramDoor {
         } else {
             Err(io::ErrorKind::WriteZero.into())
         }
+    }
+}
+
+impl AsRawFd for DatagramDoor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
     }
 }
 

@@ -4,6 +4,7 @@
 //! answered; [`proxy`] speaks the explicit proxy protocol. The last two end in [`flow`]: route, dial, decide bytes,
 //! relay, record. [`deny`] says no in the language that the client spoke.
 
+pub mod broker;
 pub mod deny;
 pub mod dns;
 pub mod flow;
@@ -13,6 +14,7 @@ mod record;
 mod route;
 pub mod tcp;
 
+pub use broker::serve_broker;
 pub use gate::{Gate, serve_gate};
 pub use proxy::serve_proxy;
 pub use tcp::serve_tcp;

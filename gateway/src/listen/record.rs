@@ -76,6 +76,10 @@ impl Origin {
 
     /// Writes the open record; without it no byte flows.
     pub(crate) fn record_open(&self, flow: &Flow, local: Option<SocketAddr>) -> Result<(), Reason> {
+        if let Some(local) = local {
+            // The first word stays; there is only one.
+            let _ = flow.local.set(local);
+        }
         self.network.ledger.record()?;
         let live = self.network.live.load();
         let open = Open {

@@ -37,6 +37,8 @@ pub struct Flow {
     pub destination: SocketAddr,
     /// What was dialled.
     pub upstream: SocketAddr,
+    /// Local end of the upstream socket, once it is known.
+    pub local: OnceLock<SocketAddr>,
     /// The intent, with answers and what was heard, to decide again under another policy.
     pub intent: Intent,
     /// Evidence of the first bytes, once there was any (the latest request on kept-alive HTTP).
@@ -124,6 +126,7 @@ impl FlowTable {
             source: facts.source,
             destination: facts.destination,
             upstream: facts.upstream,
+            local: OnceLock::new(),
             intent: facts.intent,
             evidence: Mutex::new(None),
             ground: facts.ground,

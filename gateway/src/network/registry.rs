@@ -82,7 +82,7 @@ pub struct Parts {
 /// The one writer.
 #[derive(Debug)]
 pub struct Registry {
-    pub(super) parts: Parts,
+    parts: Parts,
     book: ArcSwap<AddressBook>,
     allotments: Mutex<Allotments>,
     /// Held while a network changes: one writer.
@@ -115,6 +115,11 @@ impl Registry {
     pub fn new(parts: Parts) -> Self {
         let allotments = Mutex::new(Allotments::new(parts.pools.clone()));
         Self { book: ArcSwap::new(parts.book.clone()), allotments, states: Mutex::default(), parts }
+    }
+
+    /// Reads the floors again; whether they changed.
+    pub fn reload_floors(&self) -> Result<bool, crate::policy::FloorError> {
+        self.parts.composer.reload()
     }
 
     /// Address pools.
@@ -181,7 +186,7 @@ impl Registry {
     }
 
     /// Makes a network from its state and lets the doors know it.
-    pub(super) fn enter(
+    fn enter(
         &self,
         states: &mut MutexGuard<'_, HashMap<NetworkId, Entered>>,
         state: State,
@@ -281,25 +286,31 @@ impl Registry {
         Ok(cut)
     }
 
-    /// Floors changed: every network is composed again. A network whose policy has no form any more is shut in.
-    pub fn recompose(&self) {
-        let mut states = self.states();
+    /// Floors changed: every network is composed again. A network whose policy has no form any more is detached.
+    pub fn recompose(self: &Arc<Self>) {
+        let mut formless = Vec::new();
         for network in self.parts.ctx.networks.all() {
+            let mut states = self.states();
             let Some(entered) = states.get_mut(&network.id) else { continue };
-            let composed = self.parts.composer.compose(&network.workspace, &entered.state.source, self.book());
-            let outcome = composed.map_err(ChangeError::from).and_then(|composed| {
-                if composed.snapshot.hash() == entered.state.policy {
-                    return Ok(0);
-                }
-                let state = entered.state.clone();
-                self.enforce(&network, entered, state, &composed)
-            });
-            if let Err(error) = outcome {
-                tracing::error!(sandbox.id = %network.id, %error, "a network could not be put under the changed floors; it is shut in");
-                network.flows.end_all(Reason::PolicySuperseded);
-                self.parts.ctx.networks.remove(&network);
+            if let Err(error) = self.recompose_one(&network, entered) {
+                tracing::error!(sandbox.id = %network.id, %error, "a network cannot be put under the changed floors");
+                formless.push(network.id.clone());
             }
         }
+        for id in formless {
+            if let Err(error) = self.detach(&id, "superseded") {
+                tracing::error!(sandbox.id = %id, %error, "a network without a policy could not be detached");
+            }
+        }
+    }
+
+    fn recompose_one(&self, network: &Network, entered: &mut Entered) -> Result<(), ChangeError> {
+        let composed = self.parts.composer.compose(&network.workspace, &entered.state.source, self.book())?;
+        if composed.snapshot.hash() != entered.state.policy {
+            let state = entered.state.clone();
+            self.enforce(network, entered, state, &composed)?;
+        }
+        Ok(())
     }
 
     /// Address classes changed: every network is decided under them from now on.
@@ -368,7 +379,7 @@ impl Registry {
         }))
     }
 
-    pub(super) fn allotments(&self) -> MutexGuard<'_, Allotments> {
+    fn allotments(&self) -> MutexGuard<'_, Allotments> {
         self.allotments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

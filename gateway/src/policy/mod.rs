@@ -11,7 +11,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use netpolicy::addr::AddressBook;
 use netpolicy::decide::{Layer, LayerKind, OwnListeners, Snapshot};
 use netpolicy::document::{self, Mistake};
@@ -36,6 +36,9 @@ pub enum ComposeError {
     /// It uses the set `packages` and the image's hosts were not given.
     #[error("{}:{}:{}: the set `packages` needs the hosts that the image's package managers use", .0.file, .0.line, .0.column)]
     NeedsPackages(Place),
+    /// The floors could not be read yet; without them nothing is composed.
+    #[error("the floors cannot be read, so no policy has an effective form")]
+    NoFloors,
     /// A workspace's name chooses a file, so it has a strict form.
     #[error("a workspace's name has 1 to 40 characters of a-z, 0-9 and '-'")]
     WorkspaceName,
@@ -61,23 +64,23 @@ pub struct Composed {
 #[derive(Debug)]
 pub struct Composer {
     files: FloorFiles,
-    floors: ArcSwap<Floors>,
+    /// `None` until they were read once.
+    floors: ArcSwapOption<Floors>,
     own: Arc<OwnListeners>,
 }
 
 impl Composer {
-    /// Reads the floors.
-    pub fn open(files: FloorFiles, own: OwnListeners) -> Result<Self, FloorError> {
-        let floors = ArcSwap::from_pointee(Floors::read(&files)?);
-        Ok(Self { files, floors, own: Arc::new(own) })
+    /// No floors yet: [`Composer::reload`] reads them, and until it succeeds nothing is composed.
+    pub fn new(files: FloorFiles, own: OwnListeners) -> Self {
+        Self { files, floors: ArcSwapOption::empty(), own: Arc::new(own) }
     }
 
-    /// Reads the floors again; whether they differ from before. On an error the ones before stay in force.
+    /// Reads the floors (again); whether they differ from before. On an error the ones before stay in force.
     pub fn reload(&self) -> Result<bool, FloorError> {
         let fresh = Floors::read(&self.files)?;
-        let changed = !fresh.same(&self.floors.load());
+        let changed = self.floors.load().as_ref().is_none_or(|before| !fresh.same(before));
         if changed {
-            self.floors.store(Arc::new(fresh));
+            self.floors.store(Some(Arc::new(fresh)));
         }
         Ok(changed)
     }
@@ -89,7 +92,7 @@ impl Composer {
         if let Some(place) = &job.needs_packages {
             return Err(ComposeError::NeedsPackages(place.clone()));
         }
-        let floors = self.floors.load();
+        let floors = self.floors.load_full().ok_or(ComposeError::NoFloors)?;
         let mut layers: Vec<Layer> = floors.of(workspace).cloned().collect();
         layers.push(Layer::new(LayerKind::Job, job.clone()));
         let snapshot = Snapshot::of(layers, book, self.own.clone());

@@ -19,8 +19,14 @@ fn job(text: &str) -> PolicySource {
     PolicySource::Document { file: "job.yaml".to_owned(), text: text.to_owned(), packages: None }
 }
 
+fn composer(files: FloorFiles) -> Composer {
+    let composer = Composer::new(files, OwnListeners::default());
+    assert!(composer.reload().unwrap());
+    composer
+}
+
 fn composed(files: FloorFiles, source: &PolicySource) -> Result<Composed, ComposeError> {
-    Composer::open(files, OwnListeners::default()).unwrap().compose("default", source, Arc::default())
+    composer(files).compose("default", source, Arc::default())
 }
 
 #[test]
@@ -74,6 +80,17 @@ fn a_missing_folder_of_workspace_floors_is_an_error_and_a_missing_file_is_none()
 }
 
 #[test]
+fn nothing_is_composed_while_a_named_floor_was_never_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let composer = Composer::new(floor(dir.path(), "nonsense"), OwnListeners::default());
+    assert!(composer.reload().is_err());
+    assert!(matches!(composer.compose("default", &job(OPEN), Arc::default()), Err(ComposeError::NoFloors)));
+    floor(dir.path(), OPEN);
+    assert!(composer.reload().unwrap());
+    assert!(composer.compose("default", &job(OPEN), Arc::default()).is_ok());
+}
+
+#[test]
 fn every_layer_is_in_the_hash() {
     let dir = tempfile::tempdir().unwrap();
     let without = composed(FloorFiles::default(), &job(OPEN)).unwrap();
@@ -105,7 +122,7 @@ fn a_broken_policy_names_every_mistake_and_an_unknown_preset_is_no_policy() {
 
 #[test]
 fn a_workspace_name_never_becomes_a_path() {
-    let composer = Composer::open(FloorFiles::default(), OwnListeners::default()).unwrap();
+    let composer = composer(FloorFiles::default());
     for name in ["", "..", "a/b", "/etc", "A", "a\0", &"a".repeat(41)] {
         assert!(matches!(composer.compose(name, &job(OPEN), Arc::default()), Err(ComposeError::WorkspaceName)), "{name:?}");
     }
@@ -116,7 +133,7 @@ fn a_workspace_name_never_becomes_a_path() {
 fn a_changed_floor_is_noticed_and_a_broken_one_leaves_the_last_good_in_force() {
     let dir = tempfile::tempdir().unwrap();
     let files = floor(dir.path(), OPEN);
-    let composer = Composer::open(files, OwnListeners::default()).unwrap();
+    let composer = composer(files);
     let before = composer.compose("default", &job(OPEN), Arc::default()).unwrap().snapshot.hash();
     assert!(!composer.reload().unwrap());
     floor(dir.path(), "policy: x\nnetwork: nonsense\n");

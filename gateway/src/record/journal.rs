@@ -189,6 +189,11 @@ impl Journal {
         self.written.subscribe()
     }
 
+    /// Number of the last written line.
+    pub fn last(&self) -> u64 {
+        *self.written.borrow()
+    }
+
     /// The folder of the segments, for readers.
     pub fn dir(&self) -> &Path {
         &self.config.dir

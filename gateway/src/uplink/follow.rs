@@ -8,20 +8,19 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use futures_util::TryStreamExt;
 use ipnet::IpNet;
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteType};
-use netlink_sys::Socket;
 use rtnetlink::{MulticastGroup, RouteMessageBuilder};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
 use crate::kernel::KernelError;
 use crate::kernel::error::Act;
-use crate::kernel::monitor;
+use crate::kernel::monitor::{self, Subscription};
 use crate::kernel::netns::{Ns, route_here};
+use crate::kernel::ready::watch as watch_socket;
 use crate::kernel::survey::{Survey, survey};
 
 /// What the uplink looks like now.
@@ -48,23 +47,8 @@ const GROUPS: [MulticastGroup; 4] = [
 #[derive(Debug)]
 pub struct Follower {
     ns: Ns,
-    notices: AsyncFd<Notices>,
+    notices: AsyncFd<Subscription>,
     view: watch::Sender<UplinkView>,
-}
-
-#[derive(Debug)]
-struct Notices(Socket);
-
-impl AsRawFd for Notices {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-}
-
-impl AsFd for Notices {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
 }
 
 impl Follower {
@@ -72,7 +56,7 @@ impl Follower {
     /// milliseconds; needs the runtime's context for readiness.
     pub fn open(ns: Ns) -> Result<(Self, watch::Receiver<UplinkView>), KernelError> {
         let socket = ns.run(|| monitor::subscribe(&GROUPS))?;
-        let notices = AsyncFd::new(Notices(socket)).act("waiting for routing changes")?;
+        let notices = watch_socket(socket).act("waiting for routing changes")?;
         let (view, receiver) = watch::channel(look(&ns)?);
         Ok((Self { ns, notices, view }, receiver))
     }
@@ -86,7 +70,7 @@ impl Follower {
                 .await
                 .act("waiting for routing changes")?;
             // One dump answers all notices that have come, and also those that were lost.
-            discard(&self.notices.get_ref().0).act("reading routing changes")?;
+            discard(self.notices.get_ref()).act("reading routing changes")?;
             ready.clear_ready();
             let ns = self.ns.duplicate()?;
             let seen = tokio::task::spawn_blocking(move || look(&ns)).await;
@@ -136,7 +120,7 @@ fn view(seen: &Survey) -> UplinkView {
     }
 }
 
-fn discard(socket: &Socket) -> io::Result<()> {
+fn discard(socket: &Subscription) -> io::Result<()> {
     monitor::drain(socket, |_| None, &mut Vec::new())
 }
 

@@ -53,7 +53,7 @@ impl Lab {
     pub fn sandbox(&self, n: u16) -> Sandbox {
         let ns = fresh_ns();
         self.attach(n, ns.try_clone().unwrap()).unwrap();
-        Sandbox { ns, n }
+        Sandbox { ns }
     }
 
     pub fn attach(&self, n: u16, sandbox: OwnedFd) -> Result<Attached, KernelError> {
@@ -105,7 +105,6 @@ impl Drop for Lab {
 /// An attached sandbox.
 pub struct Sandbox {
     pub ns: OwnedFd,
-    pub n: u16,
 }
 
 impl Sandbox {

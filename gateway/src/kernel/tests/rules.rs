@@ -7,7 +7,6 @@ use netpolicy::ruleset::Queue;
 
 use super::lab::Lab;
 use crate::kernel::enforcer::Posture;
-use crate::kernel::nft::{check, read};
 
 #[test]
 fn applied_rules_read_back_as_asked() {

@@ -35,7 +35,8 @@ fn uplink() -> Ns {
     let ns = fresh();
     for line in [
         "link set lo up",
-        "link add up0 type dummy",
+        "link add up0 type veth peer name up1",
+        "link set up1 up",
         "link set up0 up",
         "addr add 10.9.0.5/24 dev up0",
         "addr add fd09::5/64 dev up0 nodad",
