@@ -4,6 +4,8 @@
 //! program that the runner starts, and only when the image that this installation ships is missing: as root, with a fixed
 //! environment, from the runner's own folder. No other image is ever fetched by a run.
 
+pub mod archive;
+
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -82,6 +84,9 @@ impl Images {
             let said = String::from_utf8_lossy(&output.stderr);
             let from = said.char_indices().rev().nth(LAST_WORDS).map_or(0, |(at, _)| at);
             return Err(ImageError::Build(said.get(from..).unwrap_or_default().trim().to_owned()));
+        }
+        if !archive::looks_like_tar(&archive).map_err(ImageError::Folder)? {
+            return Err(ImageError::Build("it made no archive".to_owned()));
         }
         backend.import(&name, &archive).await?;
         tokio::fs::remove_file(&archive).await.map_err(ImageError::Folder)

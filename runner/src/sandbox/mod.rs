@@ -295,6 +295,6 @@ pub trait Backend: Send + Sync + 'static {
     /// Every sandbox of this instance, in any state.
     fn owned(&self) -> Asked<'_, Vec<Owned>>;
 
-    /// Makes an image called `name` of a file system archive.
-    fn import<'a>(&'a self, name: &'a ImageName, archive: &'a std::path::Path) -> Asked<'a, ()>;
+    /// Makes an image called `name` of a file system archive, with `agent` as its user.
+    fn import<'a>(&'a self, name: &'a ImageName, file_system: &'a std::path::Path) -> Asked<'a, ()>;
 }

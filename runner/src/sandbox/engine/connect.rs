@@ -93,7 +93,7 @@ async fn try_socket(path: &Path) -> Result<Option<Connected>, SandboxError> {
     let runtimes: Vec<String> = info.runtimes.clone().unwrap_or_default().into_keys().collect();
     let default = info.default_runtime.clone().unwrap_or_default();
     let (hardened, has_hardened) = hardened_runtime(flavour, &runtimes, &default);
-    let gvisor = gvisor_runtime(flavour, &runtimes, &info);
+    let gvisor = gvisor_runtime(flavour, &runtimes);
     let classes = [(Isolation::Hardened, has_hardened), (Isolation::Gvisor, gvisor.is_some())];
     let runc = components.iter().find(|c| c.name.contains("runc")).map(|c| c.version.as_str());
     let facts = Facts {
@@ -106,23 +106,22 @@ async fn try_socket(path: &Path) -> Result<Option<Connected>, SandboxError> {
 
 /// The runtime to name for the class hardened, and whether the class exists at all.
 fn hardened_runtime(flavour: Flavour, runtimes: &[String], default: &str) -> (Option<Runtime>, bool) {
-    // Podman lists runtimes that are not installed, and its default is always runc or crun unless someone changed it.
     let ordinary = |name: &str| matches!(name, "runc" | "crun" | "io.containerd.runc.v2");
-    if flavour == Flavour::Podman || ordinary(default) {
+    if ordinary(default) {
         return (None, true);
+    }
+    if flavour == Flavour::Podman {
+        return (None, false);
     }
     let named = runtimes.iter().find(|name| ordinary(name)).cloned().map(Runtime);
     let has = named.is_some();
     (named, has)
 }
 
-fn gvisor_runtime(flavour: Flavour, runtimes: &[String], info: &SystemInfo) -> Option<Runtime> {
+/// Docker only: Podman's compatible API takes a runtime's name and silently uses its default (tried with 4.3).
+fn gvisor_runtime(flavour: Flavour, runtimes: &[String]) -> Option<Runtime> {
     let registered = runtimes.iter().find(|name| matches!(name.as_str(), "runsc" | "gvisor"))?;
-    if flavour == Flavour::Docker {
-        return Some(Runtime(registered.clone()));
-    }
-    let path = info.runtimes.as_ref()?.get(registered)?.path.as_ref()?;
-    Path::new(path).exists().then(|| Runtime(registered.clone()))
+    (flavour == Flavour::Docker).then(|| Runtime(registered.clone()))
 }
 
 fn warnings(runc: Option<&str>, info: &SystemInfo) -> Vec<String> {
@@ -167,6 +166,14 @@ mod tests {
         assert_eq!(hardened_runtime(Flavour::Docker, &have, "runsc"), (Some(Runtime("runc".to_owned())), true));
         assert_eq!(hardened_runtime(Flavour::Docker, &have, "runc"), (None, true));
         assert_eq!(hardened_runtime(Flavour::Docker, &have[1..], "runsc"), (None, false));
+        assert_eq!(hardened_runtime(Flavour::Podman, &have, "runsc"), (None, false));
+    }
+
+    #[test]
+    fn gvisor_is_not_claimed_where_the_engine_would_ignore_it() {
+        let have = ["runc".to_owned(), "runsc".to_owned()];
+        assert_eq!(gvisor_runtime(Flavour::Docker, &have), Some(Runtime("runsc".to_owned())));
+        assert_eq!(gvisor_runtime(Flavour::Podman, &have), None);
     }
 
     #[test]

@@ -15,28 +15,26 @@ use bollard::container::LogOutput;
 use bollard::errors::Error;
 use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::{
-    AttachContainerOptions, CreateContainerOptions, CreateImageOptions, InspectContainerOptions, KillContainerOptions,
+    AttachContainerOptions, CreateContainerOptions, ImportImageOptions, InspectContainerOptions, KillContainerOptions,
     ListContainersOptions, RemoveContainerOptions, StartContainerOptions, WaitContainerOptions,
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::{Stream, StreamExt, TryStreamExt};
-use tokio::io::AsyncReadExt;
 
-use self::connect::{Connected, Flavour};
-use self::spec::{Common, INSTANCE_LABEL, RUN_LABEL};
+use self::connect::{Connected, Flavour, Runtime};
+use self::spec::{Ceilings, Common, INSTANCE_LABEL, RUN_LABEL};
 use super::{
     Asked, Backend, Chunk, Exit, Facts, HolderSpec, ImageFacts, Isolation, Output, Owned, Role, SandboxError, SandboxId, User,
     WorkloadSpec, guest, seccomp,
 };
 use crate::config::EngineChoice;
+use crate::image::archive::{self, Defaults, Layer};
 use crate::job::{ImageName, check_workdir};
 
 /// Ordinary requests take milliseconds, under a storm of starts seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Importing moves a file system of hundreds of megabytes.
-const IMPORT_PATIENCE: Duration = Duration::from_secs(600);
-/// How much of an archive is read at a time.
-const PIECE: usize = 256 * 1024;
+/// Loading moves a file system of hundreds of megabytes.
+const LOAD_PATIENCE: Duration = Duration::from_secs(600);
 
 /// The engine backend.
 #[derive(Debug)]
@@ -46,6 +44,7 @@ pub struct Engine {
     guest: PathBuf,
     holder_image: String,
     profiles: Profiles,
+    ceilings: Ceilings,
 }
 
 /// Seccomp profiles, as the engine wants to be told.
@@ -90,7 +89,7 @@ impl Engine {
         let profile = |user| profile_reference(connected.flavour, state_dir, user);
         let profiles = Profiles { agent: profile(User::Agent)?, root: profile(User::Root)? };
         let holder_image = format!("sallyport/holder:{}", guest::stamp());
-        let this = Self { connected, instance: instance.to_owned(), guest, holder_image, profiles };
+        let this = Self { connected, instance: instance.to_owned(), guest, holder_image, profiles, ceilings: ceilings() };
         this.ensure_holder_image().await?;
         Ok(this)
     }
@@ -105,29 +104,18 @@ impl Engine {
         if present.await? {
             return Ok(());
         }
-        let archive = futures_util::stream::once(async { Ok(Bytes::from(guest::archive())) });
-        self.import_stream(&self.holder_image, archive, &[]).await
+        let layer = Layer::Bytes(guest::file_system().into());
+        let archive = archive::image(&self.holder_image, Defaults::default(), &layer).map_err(host("packing the holder's image"))?;
+        self.load(archive).await
     }
 
-    async fn import_stream(
-        &self,
-        name: &str,
-        archive: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static,
-        changes: &[&str],
-    ) -> Result<(), SandboxError> {
-        const ACT: &str = "importing an image";
-        let (repo, tag) = name.rsplit_once(':').unwrap_or((name, "latest"));
-        let options = CreateImageOptions {
-            from_src: Some("-".to_owned()),
-            repo: Some(repo.to_owned()),
-            tag: Some(tag.to_owned()),
-            changes: changes.iter().map(|&c| c.to_owned()).collect(),
-            ..CreateImageOptions::default()
-        };
-        let work = self.connected.api.create_image(Some(options), Some(bollard::body_try_stream(archive)), None).try_for_each(|_| async { Ok(()) });
-        match tokio::time::timeout(IMPORT_PATIENCE, work).await {
+    async fn load(&self, archive: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static) -> Result<(), SandboxError> {
+        const ACT: &str = "loading an image";
+        let body = bollard::body_try_stream(archive);
+        let loading = self.connected.api.import_image(ImportImageOptions::default(), body, None);
+        match tokio::time::timeout(LOAD_PATIENCE, loading.try_for_each(|_| async { Ok(()) })).await {
             Ok(result) => result.map_err(engine(ACT)),
-            Err(_) => Err(SandboxError::Late { act: ACT, limit: IMPORT_PATIENCE }),
+            Err(_) => Err(SandboxError::Late { act: ACT, limit: LOAD_PATIENCE }),
         }
     }
 
@@ -143,7 +131,8 @@ impl Engine {
             User::Agent => &self.profiles.agent,
             User::Root => &self.profiles.root,
         };
-        Ok(Common { instance: &self.instance, flavour: self.connected.flavour, seccomp, runtime })
+        let ceilings = self.ceilings;
+        Ok(Common { instance: &self.instance, flavour: self.connected.flavour, seccomp, runtime, ceilings })
     }
 
     async fn create(&self, name: String, body: bollard::models::ContainerCreateBody) -> Result<SandboxId, SandboxError> {
@@ -177,6 +166,13 @@ fn settled_or_stopped(result: Result<(), Error>, act: &'static str) -> Result<()
         }
         other => settled(other, act),
     }
+}
+
+/// This process's own hard limits: it and the engine are services of one machine.
+fn ceilings() -> Ceilings {
+    use nix::sys::resource::{Resource, getrlimit};
+    let hard = |resource| getrlimit(resource).map_or(i64::MAX, |(_, hard)| i64::try_from(hard).unwrap_or(i64::MAX));
+    Ceilings { files: hard(Resource::RLIMIT_NOFILE), processes: hard(Resource::RLIMIT_NPROC) }
 }
 
 /// Docker takes a profile itself, Podman the path of a file.
@@ -248,7 +244,7 @@ impl Backend for Engine {
             let body = spec::workload(&common, &self.guest, spec);
             let id = self.create(spec::name(&self.instance, &spec.run, Role::Workload), body).await?;
             let differs = match self.inspect(&id).await {
-                Ok(made) => difference(&made, spec).map(SandboxError::Differs),
+                Ok(made) => difference(&made, spec, common.runtime).map(SandboxError::Differs),
                 Err(error) => Some(error),
             };
             match differs {
@@ -337,31 +333,25 @@ impl Backend for Engine {
         })
     }
 
-    fn import<'a>(&'a self, name: &'a ImageName, archive: &'a Path) -> Asked<'a, ()> {
-        const CHANGES: [&str; 4] = [
-            "USER agent",
-            "WORKDIR /home/agent",
-            "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "CMD [\"/bin/bash\"]",
-        ];
+    fn import<'a>(&'a self, name: &'a ImageName, file_system: &'a Path) -> Asked<'a, ()> {
+        const DEFAULTS: Defaults = Defaults {
+            user: "agent",
+            workdir: "/home/agent",
+            command: &["/bin/bash"],
+            env: &["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+        };
         Box::pin(async move {
-            let file = tokio::fs::File::open(archive).await.map_err(host("opening an image archive"))?;
-            self.import_stream(name.as_str(), pieces(file), &CHANGES).await
+            let (name, path) = (name.to_string(), file_system.to_owned());
+            // Hashing hundreds of megabytes takes a second, in which other runs must go on.
+            let packing = tokio::task::spawn_blocking(move || archive::image(&name, DEFAULTS, &Layer::File(&path)));
+            let packed = packing.await.unwrap_or_else(|broken| Err(broken.into()));
+            self.load(packed.map_err(host("packing an image"))?).await
         })
     }
 }
 
-/// A file in pieces that fit a socket's buffer.
-fn pieces(file: tokio::fs::File) -> impl Stream<Item = std::io::Result<Bytes>> + Send + 'static {
-    futures_util::stream::try_unfold(file, |mut file| async move {
-        let mut piece = BytesMut::with_capacity(PIECE);
-        let read = file.read_buf(&mut piece).await?;
-        Ok((read > 0).then(|| (piece.freeze(), file)))
-    })
-}
-
 /// What the engine made differently from what was asked, where it matters most.
-fn difference(made: &ContainerInspectResponse, spec: &WorkloadSpec) -> Option<String> {
+fn difference(made: &ContainerInspectResponse, spec: &WorkloadSpec, runtime: Option<&Runtime>) -> Option<String> {
     let host = made.host_config.clone().unwrap_or_default();
     let wanted = format!("container:{}", spec.holder.0);
     if host.network_mode.as_deref() != Some(wanted.as_str()) {
@@ -370,6 +360,11 @@ fn difference(made: &ContainerInspectResponse, spec: &WorkloadSpec) -> Option<St
     let networks = made.network_settings.clone().and_then(|n| n.networks).unwrap_or_default();
     if !networks.is_empty() {
         return Some(format!("it is on the networks {:?}", networks.into_keys().collect::<Vec<_>>()));
+    }
+    if let Some(Runtime(wanted)) = runtime {
+        if host.runtime.as_ref() != Some(wanted) {
+            return Some(format!("runtime {:?} instead of {wanted:?}", host.runtime.unwrap_or_default()));
+        }
     }
     if host.privileged == Some(true) {
         return Some("it is privileged".to_owned());

@@ -56,6 +56,10 @@ const HOLDER_KILLED: i64 = 500;
 /// Half of what other programs get when CPUs are short.
 const CPU_SHARES: i64 = 512;
 
+/// Counted over all sandboxes together, because their users are one to the kernel: room for 64 runs of 256 processes.
+/// The pids limit is what holds for one of them.
+const USER_PROCESSES: i64 = 16_384;
+
 /// What every container of this installation has in common.
 #[derive(Clone, Debug)]
 pub struct Common<'a> {
@@ -67,6 +71,17 @@ pub struct Common<'a> {
     pub seccomp: &'a str,
     /// Runtime to ask for; `None` is the engine's default.
     pub runtime: Option<&'a Runtime>,
+    /// How far limits may be raised here.
+    pub ceilings: Ceilings,
+}
+
+/// Hard limits that this machine gives its own services; asking an engine for more fails where it lacks the power.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ceilings {
+    /// Open files.
+    pub files: i64,
+    /// Processes of one user.
+    pub processes: i64,
 }
 
 /// A container's name: what the reaper trusts, because no image can choose it.
@@ -173,12 +188,21 @@ fn host(common: &Common<'_>) -> HostConfig {
         ipc_mode: Some("private".to_owned()),
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
         auto_remove: Some(false),
-        ulimits: Some(vec![limit("core", 0), limit("nofile", OPEN_FILES)]),
+        ulimits: Some(ulimits(common)),
         runtime: common.runtime.map(|runtime| runtime.0.clone()),
         // The engine's init would stand before ours.
         init: Some(false),
         ..HostConfig::default()
     }
+}
+
+fn ulimits(common: &Common<'_>) -> Vec<ResourcesUlimits> {
+    let mut limits = vec![limit("core", 0), limit("nofile", OPEN_FILES.min(common.ceilings.files))];
+    if common.flavour == Flavour::Podman {
+        // Podman asks for the kernel's maximum where nothing is said, which a service may not be able to give.
+        limits.push(limit("nproc", USER_PROCESSES.min(common.ceilings.processes)));
+    }
+    limits
 }
 
 fn bytes(mib: u64) -> i64 {
@@ -206,7 +230,8 @@ mod tests {
     use crate::sandbox::{Isolation, PodFiles, Resources, SandboxId};
 
     fn common(flavour: Flavour) -> Common<'static> {
-        Common { instance: "i1", flavour, seccomp: "{}", runtime: None }
+        let ceilings = Ceilings { files: 20_000, processes: 90_000 };
+        Common { instance: "i1", flavour, seccomp: "{}", runtime: None, ceilings }
     }
 
     fn spec(user: User) -> WorkloadSpec {
