@@ -67,7 +67,7 @@ fn yaml_that_hides_meaning_is_refused() {
 #[test]
 fn hosts_that_would_widen_silently_are_refused() {
     for host in
-        ["*", "**", "*example.com", "*.com", "*.co.uk", "a.*.com", "www*.com", ".example.com", "ex?mple.com", "example.com:443",
+        ["*", "**", "*example.com", "a.*.com", "www*.com", ".example.com", "ex?mple.com", "example.com:443",
          "example.com/x", "user@example.com", "exam ple.com", "0x7f.1", "127.1", "a..example.com"]
     {
         let text = format!("policy: p\nnetwork: domains\nallow:\n  - host: \"{host}\"\n");

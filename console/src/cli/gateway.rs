@@ -38,11 +38,8 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
         None => {
             let config = shared.load()?.gateway;
             roles::until_told(|stop| async move {
-                gateway::run(config, stop).await.map_err(|error| {
-                    let mut failure = Failure::from_error(&error);
-                    failure.hint = error.hint();
-                    failure
-                })
+                let told = async move { stop.cancelled().await };
+                gateway::appliance::run(config, told).await.map_err(|error| Failure::from_error(&error))
             })
         }
     }

@@ -27,18 +27,12 @@ pub fn print(summary: &Summary) {
 
 fn line(group: &Group) -> String {
     let protocol = if group.protocol == Protocol::Udp { " udp" } else { "" };
-    let mut text = format!("{}{protocol}", group.destination);
-    if group.count > 1 {
-        text.push_str(&format!(" x{}", group.count));
-    }
-    if group.up + group.down > 0 {
-        text.push_str(&format!(", {} up, {} down", bytes(group.up), bytes(group.down)));
-    }
-    if let Some(reason) = group.reason {
-        text.push_str(&format!(": {}", reason.code()));
-    }
-    if let Some(rule) = &group.rule {
-        text.push_str(&format!(" ({}:{})", rule.file, rule.line));
-    }
-    text
+    let often = if group.count > 1 { format!(" x{}", group.count) } else { String::new() };
+    let moved = match group.up.saturating_add(group.down) {
+        0 => String::new(),
+        _ => format!(", {} up, {} down", bytes(group.up), bytes(group.down)),
+    };
+    let reason = group.reason.map_or_else(String::new, |reason| format!(": {}", reason.code()));
+    let rule = group.rule.as_ref().map_or_else(String::new, |rule| format!(" ({}:{})", rule.file, rule.line));
+    format!("{}{protocol}{often}{moved}{reason}{rule}", group.destination)
 }
