@@ -47,7 +47,7 @@ fn what_is_not_enforced_yet_is_refused_and_said() {
 fn invariant_2_only_a_bare_namespace_of_its_own_is_attached() {
     let lab = Lab::builder().gateway_only().start();
     let dirty = Namespace::new("dirty");
-    dirty.ip(&["link add d0 type dummy", "addr add 10.1.1.1/24 dev d0", "link set d0 up"]);
+    dirty.ip(&["link add d0 type veth peer name d1", "addr add 10.1.1.1/24 dev d0", "link set d0 up"]);
     for (what, namespace) in [
         ("with another interface", dirty),
         ("the gateway's", lab.gateway().namespace()),
