@@ -5,6 +5,7 @@
 //! stack in reverse: workload, network, holder, files. Invariant: no workload is made before its pod's network is
 //! acknowledged for exactly the job's policy. Failure stance: cleaning up always finishes and collects what failed.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -26,6 +27,8 @@ const GRACE: Duration = Duration::from_secs(5);
 const INIT_GRACE_SECONDS: u64 = 300;
 /// Output that is still in the engine's buffers when the workload is gone comes within this.
 const LAST_OUTPUT: Duration = Duration::from_secs(3);
+/// A reader that is behind gets at least this long to fetch the rest.
+const SLOW_READER: Duration = Duration::from_secs(30);
 
 /// Where a run's events go. When nobody listens any more, the run is cancelled.
 pub type Events = mpsc::Sender<Event>;
@@ -33,20 +36,45 @@ pub type Events = mpsc::Sender<Event>;
 /// Runs a job to its end.
 pub async fn drive(runner: &Runner, job: Job, events: Events) {
     let last = match start_and_follow(runner, &job, &events).await {
-        Ok(last) => last,
-        Err(failure) => Event::Failed(failure),
+        Ok(done) => {
+            let ended = Event::Ended {
+                code: done.code,
+                reason: done.reason,
+                leftovers: done.leftovers,
+            };
+            vec![Event::Flows(done.summary), ended]
+        }
+        Err(failure) => vec![Event::Failed(failure)],
     };
-    // Nobody listening is no failure of the run.
-    let _ = events.send(last).await;
+    for event in last {
+        // Nobody listening is no failure of the run.
+        let _ = events.send(event).await;
+    }
 }
 
-async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result<Event, Failure> {
+/// A run that was started, over and cleaned up.
+struct Done {
+    code: i64,
+    reason: EndReason,
+    summary: Summary,
+    leftovers: Vec<String>,
+}
+
+async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result<Done, Failure> {
     let image = prepare_image(runner, job, events).await?;
     let isolation = choose(runner, job)?;
-    let command = if job.command.is_empty() { image.command.clone() } else { job.command.clone() };
+    let command = if job.command.is_empty() {
+        image.command.clone()
+    } else {
+        job.command.clone()
+    };
     if command.is_empty() {
         let hint = Some("give one after `--`".to_owned());
-        return Err(Failure::new("bad_request", format!("image {} names no command", job.image)).hint(hint));
+        return Err(Failure::new(
+            "bad_request",
+            format!("image {} names no command", job.image),
+        )
+        .hint(hint));
     }
     let (pooled, run, reserved) = match runner.pool.take(&job.workspace, &runner.runs) {
         Some((pod, reserved)) => {
@@ -66,13 +94,27 @@ async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result
         program: command.first().cloned().unwrap_or_default(),
         workspace: job.workspace.clone(),
     };
-    let claim = Claim { pooled, reserved, view };
-    let plan = Plan { job, run: run.clone(), image, isolation, command };
+    let claim = Claim {
+        pooled,
+        reserved,
+        view,
+    };
+    let plan = Plan {
+        job,
+        run: run.clone(),
+        image,
+        isolation,
+        command,
+    };
     let outcome = follow(runner, claim, &plan, events).await;
     let state = match &outcome {
-        Ok(Event::Ended { code, reason, .. }) => RunState::Ended { code: *code, reason: *reason },
-        Ok(_) => RunState::Failed { message: String::new() },
-        Err(failure) => RunState::Failed { message: failure.message.clone() },
+        Ok(done) => RunState::Ended {
+            code: done.code,
+            reason: done.reason,
+        },
+        Err(failure) => RunState::Failed {
+            message: failure.message.clone(),
+        },
     };
     runner.runs.leave(&run, state);
     outcome
@@ -94,7 +136,12 @@ struct Plan<'a> {
     command: Vec<String>,
 }
 
-async fn follow(runner: &Runner, claim: Claim<'_>, plan: &Plan<'_>, events: &Events) -> Result<Event, Failure> {
+async fn follow(
+    runner: &Runner,
+    claim: Claim<'_>,
+    plan: &Plan<'_>,
+    events: &Events,
+) -> Result<Done, Failure> {
     let entered = runner.runs.enter(claim.view);
     drop(claim.reserved);
     let ends = match entered {
@@ -106,7 +153,11 @@ async fn follow(runner: &Runner, claim: Claim<'_>, plan: &Plan<'_>, events: &Eve
         }
     };
     // A caller that is gone already is noticed at the first output.
-    let _ = events.send(Event::Accepted { run: plan.run.clone() }).await;
+    let _ = events
+        .send(Event::Accepted {
+            run: plan.run.clone(),
+        })
+        .await;
     let pod = pod(runner, claim.pooled, plan).await?;
     let mut workload = None;
     let ended = live(runner, &pod, plan, &mut workload, &ends, events).await;
@@ -115,8 +166,12 @@ async fn follow(runner: &Runner, claim: Claim<'_>, plan: &Plan<'_>, events: &Eve
         tracing::warn!(run.id = %plan.run, leftover, "cleaning up after a run");
     }
     let (exit, reason) = ended?;
-    let _ = events.send(Event::Flows(summary)).await;
-    Ok(Event::Ended { code: reason.exit_code(exit.code), reason, leftovers })
+    Ok(Done {
+        code: reason.exit_code(exit.code),
+        reason,
+        summary,
+        leftovers,
+    })
 }
 
 async fn prepare_image(runner: &Runner, job: &Job, events: &Events) -> Result<ImageFacts, Failure> {
@@ -124,10 +179,21 @@ async fn prepare_image(runner: &Runner, job: &Job, events: &Events) -> Result<Im
         Err(SandboxError::NoSuchImage(name)) if crate::image::is_ours(&name) => {
             let step = "building the sandbox image (once, one to two minutes)".to_owned();
             let _ = events.send(Event::Preparing { step }).await;
-            runner.images.build(runner.pods.backend.as_ref()).await.map_err(|e| e.into_failure())?;
-            runner.pods.backend.image(&job.image).await.map_err(|e| failure("image", &e))
+            runner
+                .images
+                .build(runner.pods.backend.as_ref())
+                .await
+                .map_err(|e| e.into_failure())?;
+            runner
+                .pods
+                .backend
+                .image(&job.image)
+                .await
+                .map_err(|e| failure("image", &e))
         }
-        Err(error @ (SandboxError::NoSuchImage(_) | SandboxError::ImageRefused { .. })) => Err(failure("image", &error)),
+        Err(error @ (SandboxError::NoSuchImage(_) | SandboxError::ImageRefused { .. })) => {
+            Err(failure("image", &error))
+        }
         other => other.map_err(|e| failure("engine", &e)),
     }
 }
@@ -162,7 +228,10 @@ async fn pod(runner: &Runner, pooled: Option<Pod>, plan: &Plan<'_>) -> Result<Po
             }
         }
     }
-    runner.pods.wire(&plan.run, &plan.job.workspace, &plan.job.policy).await
+    runner
+        .pods
+        .wire(&plan.run, &plan.job.workspace, &plan.job.policy)
+        .await
 }
 
 async fn release_unused(runner: &Runner, pod: Option<Pod>) {
@@ -191,17 +260,27 @@ async fn live(
         image_id: plan.image.id.clone(),
         command: plan.command.clone(),
         env: plan.job.env.clone(),
-        workdir: plan.job.workdir.clone().unwrap_or_else(|| plan.image.workdir.clone()),
+        workdir: plan
+            .job
+            .workdir
+            .clone()
+            .unwrap_or_else(|| plan.image.workdir.clone()),
         user: plan.job.user,
         isolation: plan.isolation,
         resources: plan.job.resources,
         deadline_seconds: plan.job.timeout_seconds.saturating_add(INIT_GRACE_SECONDS),
         files: pod.files.clone(),
     };
-    let id = backend.prepare(&spec).await.map_err(|e| failure("engine", &e))?;
+    let id = backend
+        .prepare(&spec)
+        .await
+        .map_err(|e| failure("engine", &e))?;
     *workload = Some(id.clone());
     if ends.is_asked() || events.is_closed() {
-        return Err(Failure::new("cancelled", "the run was cancelled before it started"));
+        return Err(Failure::new(
+            "cancelled",
+            "the run was cancelled before it started",
+        ));
     }
     let started = Started {
         network: pod.network.id.clone(),
@@ -212,11 +291,22 @@ async fn live(
         image: plan.image.id.clone(),
     };
     let _ = events.send(Event::Started(started)).await;
-    let output = backend.start(&id).await.map_err(|e| failure("engine", &e))?;
+    let output = backend
+        .start(&id)
+        .await
+        .map_err(|e| failure("engine", &e))?;
     runner.runs.running(&plan.run);
     let meter = Meter::new(runner.config.limits.output_bytes);
     let timeout = Duration::from_secs(plan.job.timeout_seconds);
-    Watch { runner, id: &id, ends, events, meter }.until_end(output, timeout).await
+    Watch {
+        runner,
+        id: &id,
+        ends,
+        events,
+        meter,
+    }
+    .until_end(output, timeout)
+    .await
 }
 
 /// Watches a started workload.
@@ -229,12 +319,16 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    async fn until_end(mut self, mut output: Output, timeout: Duration) -> Result<(Exit, EndReason), Failure> {
+    async fn until_end(
+        mut self,
+        mut output: Output,
+        timeout: Duration,
+    ) -> Result<(Exit, EndReason), Failure> {
         let backend = self.runner.pods.backend.clone();
         let mut ended = backend.wait(self.id);
         let mut stop_at = Instant::now() + timeout;
         let mut reason = None;
-        let mut waiting = std::collections::VecDeque::new();
+        let mut waiting = VecDeque::new();
         let mut more = true;
         let exit = loop {
             tokio::select! {
@@ -269,26 +363,48 @@ impl Watch<'_> {
                 },
             }
         };
-        // Dropping what nobody fetches in time: the run is over, its pipe may be held open by the engine.
+        let patience = if reason.is_none() {
+            stop_at.max(Instant::now() + SLOW_READER)
+        } else {
+            Instant::now() + LAST_OUTPUT
+        };
+        self.pass_rest(waiting, output, more, patience).await;
+        let exit = exit.map_err(|e| failure("engine", &e))?;
+        let by_itself = if exit.out_of_memory && exit.code != 0 {
+            EndReason::OutOfMemory
+        } else {
+            EndReason::Exited
+        };
+        Ok((exit, reason.unwrap_or(by_itself)))
+    }
+
+    /// Passes on what is still in buffers. Nothing runs any more, so a reader gets time; but one that never reads must
+    /// not keep a network alive, and the engine may hold the pipe open.
+    async fn pass_rest(
+        &mut self,
+        waiting: VecDeque<Event>,
+        mut output: Output,
+        more: bool,
+        until: Instant,
+    ) {
+        let (events, ends, meter) = (self.events, self.ends, &mut self.meter);
         let rest = async {
             for event in waiting {
-                self.events.send(event).await.ok()?;
+                events.send(event).await.ok()?;
             }
             while let (true, Some(Ok(chunk))) = (more, output.next().await) {
-                for event in self.meter.pass(chunk) {
-                    self.events.send(event).await.ok()?;
+                for event in meter.pass(chunk) {
+                    events.send(event).await.ok()?;
                 }
             }
             Some(())
         };
-        if reason.is_none() {
-            let _ = rest.await;
-        } else {
-            let _ = tokio::time::timeout(LAST_OUTPUT, rest).await;
+        tokio::select! {
+            _ = rest => {}
+            () = tokio::time::sleep_until(until) => tracing::info!("dropping output that nobody fetched in time"),
+            // Asked to end a run that has ended: whoever asks does not want the rest, unless it is why it ended.
+            _ = async { ends.asked().await; tokio::time::sleep(LAST_OUTPUT).await } => {}
         }
-        let exit = exit.map_err(|e| failure("engine", &e))?;
-        let by_itself = if exit.out_of_memory && exit.code != 0 { EndReason::OutOfMemory } else { EndReason::Exited };
-        Ok((exit, reason.unwrap_or(by_itself)))
     }
 
     async fn ask_to_end(&self) {
@@ -305,7 +421,11 @@ impl Watch<'_> {
 }
 
 /// The undo stack, in reverse. The network goes only after the last process of the workload.
-async fn clean_up(runner: &Runner, pod: Pod, workload: Option<SandboxId>) -> (Summary, Vec<String>) {
+async fn clean_up(
+    runner: &Runner,
+    pod: Pod,
+    workload: Option<SandboxId>,
+) -> (Summary, Vec<String>) {
     let mut leftovers = Vec::new();
     if let Some(id) = workload {
         if let Err(error) = runner.pods.backend.remove(&id).await {
