@@ -11,6 +11,7 @@
 //!
 //! Deny beats allow; a denied address beats every name; one forbidden answer refuses all answers of a name.
 
+mod address;
 mod answers;
 mod address;
 mod bytes;
