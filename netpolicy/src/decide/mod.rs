@@ -13,7 +13,6 @@
 
 mod address;
 mod answers;
-mod address;
 mod bytes;
 mod connect;
 mod index;
