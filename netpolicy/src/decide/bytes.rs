@@ -141,6 +141,21 @@ fn nothing_denies(s: &Snapshot, ground: &Ground, evidence: &Evidence, now: UnixS
 
 /// Method and path, where every rule that permits the name here names some.
 fn request_fits(s: &Snapshot, ground: &Ground, evidence: &Evidence, now: UnixSeconds) -> Result<(), Denial> {
+    let request = match evidence {
+        Evidence::Http { method, path, .. } => Some((method.as_str(), path.as_str())),
+        // what cannot be read cannot be judged
+        Evidence::Tls { .. } | Evidence::TlsMalformed | Evidence::HttpMalformed | Evidence::Opaque => None,
+    };
+    judge_request(s, ground, request, now)
+}
+
+/// Judges method and path of a request (`None`: bytes that show neither) by the rules of the flow's name.
+pub(crate) fn judge_request(
+    s: &Snapshot,
+    ground: &Ground,
+    request: Option<(&str, &str)>,
+    now: UnixSeconds,
+) -> Result<(), Denial> {
     let Some(name) = &ground.name else { return Ok(()) };
     for layer in s.layers() {
         let here = |rule: &&Rule| rule.applies(ground.port, ground.protocol, now);
@@ -149,12 +164,10 @@ fn request_fits(s: &Snapshot, ground: &Ground, evidence: &Evidence, now: UnixSec
         if rules.iter().any(|rule| rule.http.is_empty()) {
             continue;
         }
-        let fits = match evidence {
-            Evidence::Http { method, path, .. } => canonical_path(path)
-                .is_ok_and(|path| rules.iter().flat_map(|rule| &rule.http).any(|http| http.matches(method, &path))),
-            // what cannot be read cannot be judged
-            Evidence::Tls { .. } | Evidence::TlsMalformed | Evidence::HttpMalformed | Evidence::Opaque => false,
-        };
+        let fits = request.is_some_and(|(method, path)| {
+            let path = canonical_path(path);
+            path.is_ok_and(|path| rules.iter().flat_map(|rule| &rule.http).any(|http| http.matches(method, &path)))
+        });
         if !fits {
             let denial = layer.deny(Reason::HttpRequestNotAllowed, Some(&first.at));
             return Err(Denial { class: ground.class, ..denial });

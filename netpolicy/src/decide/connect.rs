@@ -88,6 +88,20 @@ fn to_name(s: &Snapshot, name: &Name, answers: Option<&[IpAddr]>, ask: Ask) -> R
     dial(s, Some(name), &places, &granted, ask)
 }
 
+/// The ground that a flow to a name would have if all its addresses are acceptable. For explanations: nothing can be
+/// dialled with it, and a denial of every address is seen.
+pub(crate) fn presume(s: &Snapshot, name: &Name, port: u16, protocol: Protocol, now: UnixSeconds) -> Result<Ground, Denial> {
+    let ask = Ask { port, protocol, now };
+    if let Some(denial) = never_name(s, name) {
+        return Err(denial);
+    }
+    let grants = s.layers().iter().map(|layer| layer.judge_name(name, ask)).collect::<Result<Vec<_>, _>>()?;
+    match s.layers().iter().find_map(|layer| layer.denies_every_address(ask)) {
+        Some(denial) => Err(denial),
+        None => make_ground(s, Some(name), &[], &grants, ask),
+    }
+}
+
 /// All answers of a permitted name in one layer; `cidr` entries may still say how bytes are judged.
 fn judge_answers(s: &Snapshot, layer: &Layer, grant: Grant, places: &[Classed], ask: Ask) -> Result<Grant, Denial> {
     for place in places {
@@ -267,7 +281,6 @@ fn by_heard_name(layer: &Layer, place: &Classed, heard: &Heard, ask: Ask) -> Res
     }
 }
 
-/// All layers permit: what they say about bytes is combined and the permit is made.
 fn dial(
     s: &Snapshot,
     name: Option<&Name>,
@@ -275,6 +288,17 @@ fn dial(
     grants: &[Grant],
     ask: Ask,
 ) -> Result<Connect, Denial> {
+    make_ground(s, name, places, grants, ask).map(|ground| Connect::Dial(DialPermit { ground }))
+}
+
+/// All layers permit: what they say about bytes is combined.
+fn make_ground(
+    s: &Snapshot,
+    name: Option<&Name>,
+    places: &[Classed],
+    grants: &[Grant],
+    ask: Ask,
+) -> Result<Ground, Denial> {
     let mut speaks = Speaks::Any;
     for (layer, grant) in s.layers().iter().zip(grants) {
         let wanted = grant.speech.speaks().unwrap_or(Speaks::Any);
@@ -289,7 +313,7 @@ fn dial(
             addresses.push(place.address);
         }
     }
-    let ground = Ground {
+    Ok(Ground {
         direction: Direction::Egress,
         name: name.cloned(),
         addresses,
@@ -299,8 +323,7 @@ fn dial(
         class: places.first().map(Classed::class),
         rules: rules_of(s, grants),
         hash: s.hash(),
-    };
-    Ok(Connect::Dial(DialPermit { ground }))
+    })
 }
 
 /// Layer, policy and line for the record.
@@ -333,10 +356,6 @@ fn ingress(s: &Snapshot, address: IpAddr, ask: Ask) -> Result<Connect, Denial> {
             None => return Err(layer.deny(Reason::PortNotAllowed, entries.first().map(|entry| &entry.at))),
         }
     }
-    match dial(s, None, &[place], &grants, ask)? {
-        Connect::Dial(DialPermit { ground }) => {
-            Ok(Connect::Dial(DialPermit { ground: Ground { direction: Direction::Ingress, ..ground } }))
-        }
-        other => Ok(other),
-    }
+    let ground = make_ground(s, None, &[place], &grants, ask)?;
+    Ok(Connect::Dial(DialPermit { ground: Ground { direction: Direction::Ingress, ..ground } }))
 }

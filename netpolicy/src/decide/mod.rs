@@ -11,6 +11,7 @@
 //!
 //! Deny beats allow; a denied address beats every name; one forbidden answer refuses all answers of a name.
 
+mod answers;
 mod bytes;
 mod connect;
 mod index;
@@ -33,8 +34,11 @@ use crate::name::{Host, Name};
 use crate::policy::{Place, Protocol, Speaks};
 use crate::reason::Reason;
 
+pub use answers::decide_answers;
 pub use bytes::decide_bytes;
+pub(crate) use bytes::judge_request;
 pub use connect::decide_connect;
+pub(crate) use connect::presume;
 pub use lookup::decide_lookup;
 pub use permit::{DialPermit, Ground, RelayPermit};
 pub use snapshot::{Layer, LayerKind, OwnListeners, Snapshot};

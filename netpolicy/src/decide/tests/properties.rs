@@ -165,7 +165,7 @@ fn traceable(s: &Snapshot, ground: &Ground) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 700, ..ProptestConfig::default() })]
 
     #[test]
     fn a_denial_more_never_permits_more(policy in draft(), floor in draft(), more in entry("deny"), ask in intent()) {

@@ -1,0 +1,8 @@
+//! Tests in fresh namespaces, as root: what the kernel does, not what we asked of it.
+
+mod connect;
+mod frames;
+mod gate;
+mod lab;
+mod links;
+mod rules;
