@@ -8,6 +8,7 @@
 //!
 //! Refuses to own: the container engine, people, the store. Failure stance: closed; what cannot be verified seals.
 
+pub mod appliance;
 pub mod config;
 pub mod context;
 pub mod control;
@@ -21,5 +22,6 @@ pub mod posture;
 pub mod record;
 pub mod relay;
 pub mod resolve;
+pub mod selftest;
 pub mod tasks;
 pub mod uplink;

@@ -124,7 +124,8 @@ impl Posture {
     /// Compares, seals, repairs and enforces, as far as needed. Blocks for milliseconds.
     pub fn look(&self, registry: &Arc<Registry>, probe: &dyn Fn() -> Result<(), Cause>) {
         let _acting = self.act();
-        if let Some(cause) = self.now().standing.clone() {
+        let standing = self.now().standing.clone();
+        if let Some(cause) = standing {
             return self.seal(cause);
         }
         let enforcing = self.now().state == State::Enforcing;

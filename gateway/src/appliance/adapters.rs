@@ -2,14 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::UdpSocket;
 use std::sync::Mutex;
 
 use netpolicy::ruleset::FlowMark;
 use tokio::io::unix::AsyncFd;
 
 use crate::kernel::sockets::{DatagramDoor, Question};
-use crate::kernel::{Held, Queue, Verdict};
+use crate::kernel::{Held, Queue, Verdict, watch};
 use crate::listen::dns::{Batch, Datagrams, Outgoing};
 use crate::listen::gate::state::Verdict as Judged;
 use crate::listen::gate::{Queued, Syn, SynQueue};
@@ -24,7 +23,7 @@ pub struct SynReader {
 impl SynReader {
     /// Needs the runtime's context.
     pub fn new(queue: Queue) -> io::Result<Self> {
-        Ok(Self { queue: AsyncFd::register(queue)?, buffer: Mutex::new(Vec::with_capacity(1 << 16)) })
+        Ok(Self { queue: watch(queue)?, buffer: Mutex::new(Vec::with_capacity(1 << 16)) })
     }
 }
 
@@ -62,26 +61,24 @@ impl SynQueue for SynReader {
 /// A DNS socket that answers from the address that was asked.
 #[derive(Debug)]
 pub struct DnsSocket {
-    door: DatagramDoor,
-    ready: AsyncFd<UdpSocket>,
+    door: AsyncFd<DatagramDoor>,
 }
 
 impl DnsSocket {
     /// Needs the runtime's context.
     pub fn new(door: DatagramDoor) -> io::Result<Self> {
-        let ready = AsyncFd::register(door.socket().try_clone()?)?;
-        Ok(Self { door, ready })
+        Ok(Self { door: watch(door)? })
     }
 }
 
 impl Datagrams for DnsSocket {
     async fn receive(&self, batch: &mut Batch) -> io::Result<()> {
         loop {
-            let mut ready = self.ready.readable().await?;
+            let mut ready = self.door.readable().await?;
             let mut used = 0;
             let mut emptied = false;
             for slot in batch.slots() {
-                match self.door.receive(&mut slot.buffer) {
+                match self.door.get_ref().receive(&mut slot.buffer) {
                     // A question that does not fit is none; the next one goes into the same place.
                     Ok(question) if question.truncated => break,
                     Ok(question) => {
@@ -109,7 +106,7 @@ impl Datagrams for DnsSocket {
     fn send(&self, replies: &[Outgoing]) {
         for reply in replies {
             let question = Question { length: 0, truncated: false, from: reply.to, to: reply.from };
-            if let Err(error) = self.door.answer(&question, &reply.bytes) {
+            if let Err(error) = self.door.get_ref().answer(&question, &reply.bytes) {
                 tracing::trace!(%error, "an answer was lost");
             }
         }

@@ -72,7 +72,7 @@ impl Verbs {
         check(&request, peer)?;
         self.wait_open().await?;
         let registry = self.registry.clone();
-        let (mut sender, receiver) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let work = move || {
             let attached = registry.attach(&request, namespace, peer.uid);
             let id = attached.as_ref().ok().map(|d| d.network.id.clone());

@@ -112,6 +112,18 @@ impl Ns {
         Ok((Self::from_fd(file.into())?, Origin::Created))
     }
 
+    /// A new namespace that nothing keeps but this handle.
+    pub fn anonymous() -> Result<Self, KernelError> {
+        let file = on_thread(|| {
+            unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from)?;
+            File::open("/proc/thread-self/ns/net")
+        });
+        let file = file
+            .act("starting a thread")?
+            .act("making a network namespace")?;
+        Self::from_fd(file.into())
+    }
+
     /// Takes the name away. The namespace itself ends with its last socket and descriptor.
     pub fn unlink(directory: &Path, name: &str) -> Result<(), KernelError> {
         let path = persistent_path(directory, name)?;

@@ -122,6 +122,11 @@ impl Registry {
         self.parts.composer.reload()
     }
 
+    /// Where the gateway keeps sockets of its own.
+    pub fn run_dir(&self) -> &std::path::Path {
+        self.parts.states.run_dir()
+    }
+
     /// Address pools.
     pub fn pools(&self) -> &Pools {
         &self.parts.pools

@@ -71,6 +71,11 @@ impl StateDir {
         Ok(Self(dir))
     }
 
+    /// The run directory itself.
+    pub fn run_dir(&self) -> &Path {
+        self.0.parent().unwrap_or(&self.0)
+    }
+
     fn of(&self, id: &NetworkId) -> PathBuf {
         // The identity's grammar has no '.', '/' or NUL.
         self.0.join(id.as_str())
