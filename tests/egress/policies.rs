@@ -47,7 +47,7 @@ fn what_is_not_enforced_yet_is_refused_and_said() {
 fn invariant_2_only_a_bare_namespace_of_its_own_is_attached() {
     let lab = Lab::builder().gateway_only().start();
     let dirty = Namespace::new("dirty");
-    dirty.ip(&["link add d0 type dummy", "addr add 10.1.1.1/24 dev d0", "link set d0 up"]);
+    dirty.ip(&["link add d0 type veth peer name d1", "addr add 10.1.1.1/24 dev d0", "link set d0 up"]);
     for (what, namespace) in [
         ("with another interface", dirty),
         ("the gateway's", lab.gateway().namespace()),
@@ -74,7 +74,7 @@ fn invariant_12_the_instance_floor_narrows_every_policy() {
     let directory = tempfile::tempdir().expect("directory");
     let floor = directory.path().join("floor.yml");
     std::fs::write(&floor, "policy: floor\nnetwork: internet\ndeny:\n  - cidr: 93.184.216.0/24\n    reason: floor\n").expect("floor");
-    let lab = Lab::builder().gateway_only().config(&format!("floor: {}", floor.display())).start();
+    let lab = Lab::builder().gateway_only().config(&format!("instance_floor: {}", floor.display())).start();
     let sandbox = lab.sandbox(policies::INTERNET);
     assert!(sandbox.run(|| connect(SocketAddr::new(ip(PUBLIC4), port::ECHO))).is_refused());
     assert!(sandbox.run(|| connect(SocketAddr::new(ip("5.9.77.7"), port::ECHO))).is_open());

@@ -18,7 +18,7 @@ fn invariant_10_every_flow_and_denial_is_recorded_with_its_line() {
         lab::client::ask("evil.sallylab.net", 1);
     });
     let close = eventually("the close record", || lab.records().into_iter().find(|r| r["kind"] == "close"));
-    assert_eq!(close["name"], "ok.sallylab.net", "{close}");
+    assert_eq!(close["subject"]["name"], "ok.sallylab.net", "{close}");
     let records = lab.records();
     let open = records.iter().find(|r| r["kind"] == "open").expect("open");
     assert!(open.to_string().contains("\"line\":4"), "the line of `ok.sallylab.net`: {open}");

@@ -17,7 +17,7 @@ use nix::sys::socket::{
 use crate::frame::Frame;
 use crate::log::Log;
 use crate::namespace::Namespace;
-use crate::topology::PUBLIC4;
+use crate::topology::{LINKS, PUBLIC4, ip};
 use crate::wait::LIMIT;
 
 /// A running capture.
@@ -92,10 +92,11 @@ impl Capture {
         assert!(seen.is_some(), "the capture does not see its own marker");
     }
 
-    /// Frames since a mark, markers left out, settled.
+    /// Frames since a mark, settled; markers and the links' own upkeep left out.
     pub fn since(&self, mark: usize) -> Vec<Frame> {
         self.settle();
-        self.frames.since(mark).into_iter().filter(|f| !is_marker(f)).collect()
+        let links: Vec<IpAddr> = LINKS.iter().map(|l| ip(l)).collect();
+        self.frames.since(mark).into_iter().filter(|f| !is_marker(f) && !f.is_upkeep(&links)).collect()
     }
 
     /// Frames since a mark that touch an address.

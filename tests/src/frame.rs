@@ -40,6 +40,7 @@ impl Frame {
         let transport = match frame.ethertype {
             0x0800 => frame.read_v4(bytes),
             0x86dd => frame.read_v6(bytes),
+            0x0806 => frame.read_arp(bytes),
             _ => None,
         };
         if let Some(at) = transport
@@ -61,11 +62,41 @@ impl Frame {
         Some(14 + usize::from(header[0] & 15) * 4)
     }
 
+    /// Who asks for whom: asking for the hardware address of a destination tells as much as a packet to it.
+    fn read_arp(&mut self, bytes: &[u8]) -> Option<usize> {
+        let body = bytes.get(14..42)?;
+        self.source = Some(Ipv4Addr::from(<[u8; 4]>::try_from(&body[14..18]).ok()?).into());
+        self.destination = Some(Ipv4Addr::from(<[u8; 4]>::try_from(&body[24..28]).ok()?).into());
+        None
+    }
+
+    /// The type of an ICMPv6 message.
+    fn icmp6(&self) -> Option<u8> {
+        (self.ethertype == 0x86dd && self.protocol == 58).then(|| self.bytes.get(54).copied()).flatten()
+    }
+
+    /// What the lab's own links need to stay up: multicast reports, router solicitations, and neighbour discovery for
+    /// their own addresses. Asking for anybody else's is not upkeep.
+    pub fn is_upkeep(&self, links: &[IpAddr]) -> bool {
+        // hop-by-hop options come with multicast listener reports only
+        let report = self.ethertype == 0x86dd && (self.protocol == 0 || self.icmp6() == Some(133));
+        let about = match self.icmp6() {
+            Some(135 | 136) => self.destination,
+            _ => self.destination.filter(|_| self.ethertype == 0x0806),
+        };
+        let link_local = |a: IpAddr| matches!(a, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        report || about.is_some_and(|a| link_local(a) || links.contains(&a))
+    }
+
     fn read_v6(&mut self, bytes: &[u8]) -> Option<usize> {
         let header = bytes.get(14..54)?;
         self.protocol = header[6];
         self.source = Some(Ipv6Addr::from(<[u8; 16]>::try_from(&header[8..24]).ok()?).into());
         self.destination = Some(Ipv6Addr::from(<[u8; 16]>::try_from(&header[24..40]).ok()?).into());
+        if let (58, Some(135 | 136), Some(target)) = (self.protocol, bytes.get(54), bytes.get(62..78)) {
+            // neighbour discovery is about its target, wherever it is sent
+            self.destination = Some(Ipv6Addr::from(<[u8; 16]>::try_from(target).ok()?).into());
+        }
         Some(54)
     }
 

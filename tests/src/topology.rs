@@ -30,6 +30,16 @@ pub const HOST4: &str = "203.0.113.1";
 pub const HOST6: &str = "2001:db8:77::1";
 /// The uplink machine's own LAN address.
 pub const HOST_LAN4: &str = "192.168.77.1";
+/// Addresses of the links themselves, which find each other all the time.
+pub const LINKS: &[&str] = &[
+    HOST4,
+    HOST6,
+    HOST_LAN4,
+    "203.0.113.2",
+    "2001:db8:77::2",
+    "51.15.77.1",
+    "2a00:1450:77::1",
+];
 /// A machine on the LAN.
 pub const LAN4: &str = "192.168.77.10";
 /// The same machine by its global on-link IPv6 address: as private as the other.

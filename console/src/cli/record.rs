@@ -124,6 +124,6 @@ fn export(journal: &std::path::Path, after: u64, network: Option<&str>) -> Verdi
 
 fn of_network(line: &str, wanted: &str) -> bool {
     let parsed: Option<serde_json::Value> = serde_json::from_str(line).ok();
-    let named = |v: &serde_json::Value| v.get("network").and_then(|n| n.as_str()).is_some_and(|n| n == wanted);
-    parsed.is_some_and(|v| named(&v) || v.get("first").is_some_and(named))
+    let places = ["/subject/network", "/network", "/first/subject/network"];
+    parsed.is_some_and(|v| places.iter().any(|place| v.pointer(place).and_then(|n| n.as_str()) == Some(wanted)))
 }
