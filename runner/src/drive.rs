@@ -5,6 +5,7 @@
 //! stack in reverse: workload, network, holder, files. Invariant: no workload is made before its pod's network is
 //! acknowledged for exactly the job's policy. Failure stance: cleaning up always finishes and collects what failed.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -26,6 +27,8 @@ const GRACE: Duration = Duration::from_secs(5);
 const INIT_GRACE_SECONDS: u64 = 300;
 /// Output that is still in the engine's buffers when the workload is gone comes within this.
 const LAST_OUTPUT: Duration = Duration::from_secs(3);
+/// A reader that is behind gets at least this long to fetch the rest.
+const SLOW_READER: Duration = Duration::from_secs(30);
 
 /// Where a run's events go. When nobody listens any more, the run is cancelled.
 pub type Events = mpsc::Sender<Event>;
@@ -33,14 +36,27 @@ pub type Events = mpsc::Sender<Event>;
 /// Runs a job to its end.
 pub async fn drive(runner: &Runner, job: Job, events: Events) {
     let last = match start_and_follow(runner, &job, &events).await {
-        Ok(last) => last,
-        Err(failure) => Event::Failed(failure),
+        Ok(done) => {
+            let ended = Event::Ended { code: done.code, reason: done.reason, leftovers: done.leftovers };
+            vec![Event::Flows(done.summary), ended]
+        }
+        Err(failure) => vec![Event::Failed(failure)],
     };
-    // Nobody listening is no failure of the run.
-    let _ = events.send(last).await;
+    for event in last {
+        // Nobody listening is no failure of the run.
+        let _ = events.send(event).await;
+    }
 }
 
-async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result<Event, Failure> {
+/// A run that was started, over and cleaned up.
+struct Done {
+    code: i64,
+    reason: EndReason,
+    summary: Summary,
+    leftovers: Vec<String>,
+}
+
+async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result<Done, Failure> {
     let image = prepare_image(runner, job, events).await?;
     let isolation = choose(runner, job)?;
     let command = if job.command.is_empty() { image.command.clone() } else { job.command.clone() };
@@ -70,8 +86,7 @@ async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result
     let plan = Plan { job, run: run.clone(), image, isolation, command };
     let outcome = follow(runner, claim, &plan, events).await;
     let state = match &outcome {
-        Ok(Event::Ended { code, reason, .. }) => RunState::Ended { code: *code, reason: *reason },
-        Ok(_) => RunState::Failed { message: String::new() },
+        Ok(done) => RunState::Ended { code: done.code, reason: done.reason },
         Err(failure) => RunState::Failed { message: failure.message.clone() },
     };
     runner.runs.leave(&run, state);
@@ -94,7 +109,7 @@ struct Plan<'a> {
     command: Vec<String>,
 }
 
-async fn follow(runner: &Runner, claim: Claim<'_>, plan: &Plan<'_>, events: &Events) -> Result<Event, Failure> {
+async fn follow(runner: &Runner, claim: Claim<'_>, plan: &Plan<'_>, events: &Events) -> Result<Done, Failure> {
     let entered = runner.runs.enter(claim.view);
     drop(claim.reserved);
     let ends = match entered {
@@ -115,8 +130,7 @@ async fn follow(runner: &Runner, claim: Claim<'_>, plan: &Plan<'_>, events: &Eve
         tracing::warn!(run.id = %plan.run, leftover, "cleaning up after a run");
     }
     let (exit, reason) = ended?;
-    let _ = events.send(Event::Flows(summary)).await;
-    Ok(Event::Ended { code: reason.exit_code(exit.code), reason, leftovers })
+    Ok(Done { code: reason.exit_code(exit.code), reason, summary, leftovers })
 }
 
 async fn prepare_image(runner: &Runner, job: &Job, events: &Events) -> Result<ImageFacts, Failure> {
@@ -234,7 +248,7 @@ impl Watch<'_> {
         let mut ended = backend.wait(self.id);
         let mut stop_at = Instant::now() + timeout;
         let mut reason = None;
-        let mut waiting = std::collections::VecDeque::new();
+        let mut waiting = VecDeque::new();
         let mut more = true;
         let exit = loop {
             tokio::select! {
@@ -269,26 +283,34 @@ impl Watch<'_> {
                 },
             }
         };
-        // Dropping what nobody fetches in time: the run is over, its pipe may be held open by the engine.
+        let patience = if reason.is_none() { stop_at.max(Instant::now() + SLOW_READER) } else { Instant::now() + LAST_OUTPUT };
+        self.pass_rest(waiting, output, more, patience).await;
+        let exit = exit.map_err(|e| failure("engine", &e))?;
+        let by_itself = if exit.out_of_memory && exit.code != 0 { EndReason::OutOfMemory } else { EndReason::Exited };
+        Ok((exit, reason.unwrap_or(by_itself)))
+    }
+
+    /// Passes on what is still in buffers. Nothing runs any more, so a reader gets time; but one that never reads must
+    /// not keep a network alive, and the engine may hold the pipe open.
+    async fn pass_rest(&mut self, waiting: VecDeque<Event>, mut output: Output, more: bool, until: Instant) {
+        let (events, ends, meter) = (self.events, self.ends, &mut self.meter);
         let rest = async {
             for event in waiting {
-                self.events.send(event).await.ok()?;
+                events.send(event).await.ok()?;
             }
             while let (true, Some(Ok(chunk))) = (more, output.next().await) {
-                for event in self.meter.pass(chunk) {
-                    self.events.send(event).await.ok()?;
+                for event in meter.pass(chunk) {
+                    events.send(event).await.ok()?;
                 }
             }
             Some(())
         };
-        if reason.is_none() {
-            let _ = rest.await;
-        } else {
-            let _ = tokio::time::timeout(LAST_OUTPUT, rest).await;
+        tokio::select! {
+            _ = rest => {}
+            () = tokio::time::sleep_until(until) => tracing::info!("dropping output that nobody fetched in time"),
+            // Asked to end a run that has ended: whoever asks does not want the rest, unless it is why it ended.
+            _ = async { ends.asked().await; tokio::time::sleep(LAST_OUTPUT).await } => {}
         }
-        let exit = exit.map_err(|e| failure("engine", &e))?;
-        let by_itself = if exit.out_of_memory && exit.code != 0 { EndReason::OutOfMemory } else { EndReason::Exited };
-        Ok((exit, reason.unwrap_or(by_itself)))
     }
 
     async fn ask_to_end(&self) {
