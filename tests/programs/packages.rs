@@ -11,14 +11,14 @@ fn pip_and_npm_install_from_the_permitted_index_only() {
         .twins(
             "pip",
             "pip.sallylab.net",
-            "pip install -q --no-cache-dir --retries 0 --timeout 15 --target pip --index-url https://{host}/simple salute \
-             && PYTHONPATH=pip python3 -c 'import salute; print(salute.TEXT)'",
+            "pip install -q --no-cache-dir --retries 0 --timeout 15 --target pip-{host} --index-url https://{host}/simple salute \
+             && PYTHONPATH=pip-{host} python3 -c 'import salute; print(salute.TEXT)'",
             "salute from pip",
         )
         .twins(
             "npm",
             "npm.sallylab.net",
-            "mkdir -p npm && cd npm && export NODE_EXTRA_CA_CERTS=/usr/local/share/ca-certificates/lab.crt && \
+            "mkdir -p npm-{host} && cd npm-{host} && export NODE_EXTRA_CA_CERTS=/usr/local/share/ca-certificates/lab.crt && \
              npm install --silent --no-audit --no-fund --no-update-notifier --fetch-retries=0 --cache /tmp/npm-cache-{host} \
              --registry https://{host}/npm/ salute@1.0.0 && node -p 'require(\"salute\")'",
             "salute from npm",

@@ -103,6 +103,7 @@ impl<'a> Plan<'a> {
         if lab.origins.asked(queries, "evil-") {
             wrong.push("a denied name was asked upstream".to_owned());
         }
+        self.world.forbidden_servers_answer();
         assert!(wrong.is_empty(), "{} wrong:\n{}\nsallyport said:\n{}", wrong.len(), wrong.join("\n"), said.err);
     }
 }

@@ -16,7 +16,7 @@ fn ssh_git_redis_and_port_probes_reach_what_is_permitted_and_nothing_else() {
         .twins(
             "git-ssh",
             "ssh.sallylab.net",
-            "git clone -q ssh://lab@{host}/srv/lab/git/salute.git git-ssh && cat git-ssh/README",
+            "git clone -q ssh://lab@{host}/srv/lab/git/salute.git {host} && cat {host}/README",
             "salute from git",
         )
         .twins("redis", "redis.sallylab.net", "redis-cli -h {host} ping", "PONG")

@@ -23,7 +23,7 @@ fn web_clients_reach_what_is_permitted_and_nothing_else() {
         .twins(
             "git-https",
             "git.sallylab.net",
-            "git clone -q https://{host}/git/salute.git git-https && cat git-https/README",
+            "git clone -q https://{host}/git/salute.git {host} && cat {host}/README",
             "salute from git",
         )
         .twins("git-ls-remote", "git.sallylab.net", "git ls-remote https://{host}/git/salute.git", "refs/heads/main")

@@ -24,7 +24,7 @@ pub struct World {
 }
 
 impl World {
-    /// Starts it, and proves that the denied twins' address answers to whoever may reach it.
+    /// Starts it.
     pub fn start() -> Self {
         let lab = Lab::builder().gateway_only().names_only().start();
         for name in PERMITTED {
@@ -32,12 +32,16 @@ impl World {
         }
         let servers = Servers::start(&lab.topology.internet);
         configure_runner(&lab);
+        Self { lab, _servers: servers }
+    }
+
+    /// Proves that the denied twins' address answers to whoever may reach it. Called after the capture was read.
+    pub fn forbidden_servers_answer(&self) {
         for port in PORTS {
             let address = SocketAddr::new(ip(OTHER4), port);
-            let reached = lab.topology.uplink.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(5)));
+            let reached = self.lab.topology.uplink.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(5)));
             reached.unwrap_or_else(|e| panic!("{address} must answer where nobody denies it: {e}"));
         }
-        Self { lab, _servers: servers }
     }
 
     /// A name that resolves, whose servers answer, and that no policy here permits.
