@@ -62,6 +62,7 @@ pub struct LiveLink {
 pub(super) struct KnownLinks {
     service: [IpAddr; 2],
     indices: BTreeSet<u32>,
+    made: BTreeSet<u32>,
     attached: BTreeSet<InterfaceName>,
     moving: BTreeSet<InterfaceName>,
 }
@@ -75,6 +76,11 @@ impl KnownLinks {
     pub(super) fn is_moving(&self, name: Option<&str>) -> bool {
         name.and_then(|name| name.parse().ok())
             .is_some_and(|name| self.moving.contains(&name))
+    }
+
+    /// Whether a link is or was one that we made.
+    pub(super) fn is_ours(&self, index: u32, name: Option<&str>) -> bool {
+        self.made.contains(&index) || self.is_moving(name)
     }
 
     pub(super) fn serves(&self, address: IpAddr) -> bool {
@@ -97,17 +103,20 @@ impl Enforcer {
         self.refuse_forbidden(&sandbox)?;
         {
             let mut state = self.state();
-            if state.members.contains_key(&plan.link) || !state.moving.insert(plan.link.clone()) {
+            if state.members.contains_key(&plan.link) || !state.set_moving(&plan.link) {
                 return Err(KernelError::Unusable("the link name is in use"));
             }
         }
         let pair = self.pair(plan.v4, plan.v6);
         let made = self.make(&plan.link, &pair, &sandbox);
+        if let Ok(index) = &made {
+            self.state().remember(*index);
+        }
         let result = made.and_then(|index| {
             let finished = self.finish(index, &plan.link, &plan.network, &pair, sandbox);
             finished.inspect_err(|_| self.clear_away(&plan.link))
         });
-        self.state().moving.remove(&plan.link);
+        self.state().settle(&plan.link);
         result
     }
 
@@ -141,7 +150,7 @@ impl Enforcer {
             write::change_elements(&state.writer, &member.elements(link), MsgType::Del)?;
             state.members.remove(link);
         }
-        state.moving.insert(link.clone());
+        state.set_moving(link);
         Ok(Removal {
             enforcer: self.clone(),
             link: link.clone(),
@@ -198,6 +207,7 @@ impl Enforcer {
         KnownLinks {
             service: [config.service4.into(), config.service6.into()],
             indices: state.members.values().map(|member| member.index).collect(),
+            made: state.made.iter().copied().collect(),
             attached: state.members.keys().cloned().collect(),
             moving: state.moving.clone(),
         }
@@ -240,6 +250,9 @@ impl Enforcer {
                 .is_ok()
         });
         sandbox.route(move |handle| async move { links::furnish(&handle, &ends).await })?;
+        self.inner
+            .ns
+            .route(move |handle| async move { links::settle(&handle, index).await })?;
         let id = sandbox.id();
         self.admit(
             link,
@@ -272,6 +285,8 @@ impl Enforcer {
     fn admit(&self, link: &InterfaceName, member: Member) -> Result<(), KernelError> {
         let mut state = self.state();
         write::change_elements(&state.writer, &member.elements(link), MsgType::Add)?;
+        state.epoch += 1;
+        state.remember(member.index);
         state.members.insert(link.clone(), member);
         Ok(())
     }
@@ -321,7 +336,7 @@ impl Removal {
             .inner
             .ns
             .route(|handle| async move { links::delete(&handle, &name).await })?;
-        self.enforcer.state().moving.remove(&self.link);
+        self.enforcer.state().settle(&self.link);
         Ok(())
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Every call blocks for milliseconds: call from a blocking thread.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use std::path::PathBuf;
@@ -72,6 +72,9 @@ pub enum Posture {
     Enforcing,
 }
 
+/// How often verification looks again when networks come and go under it.
+const VERIFY_ATTEMPTS: usize = 5;
+
 /// The kernel part of the gateway. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Enforcer {
@@ -98,6 +101,32 @@ pub(super) struct State {
     pub(super) members: BTreeMap<InterfaceName, Member>,
     /// Links that are being made or deleted: neither missing nor strange.
     pub(super) moving: BTreeSet<InterfaceName>,
+    /// Counts every change of the two.
+    pub(super) epoch: u64,
+    /// Indices of links that we made: their late notices are not foreign. Indices are not reused soon.
+    pub(super) made: VecDeque<u32>,
+}
+
+impl State {
+    /// Late notices concern links of the last moments.
+    const REMEMBERED: usize = 4096;
+
+    pub(super) fn remember(&mut self, index: u32) {
+        if self.made.len() == Self::REMEMBERED {
+            self.made.pop_front();
+        }
+        self.made.push_back(index);
+    }
+
+    pub(super) fn set_moving(&mut self, link: &InterfaceName) -> bool {
+        self.epoch += 1;
+        self.moving.insert(link.clone())
+    }
+
+    pub(super) fn settle(&mut self, link: &InterfaceName) {
+        self.epoch += 1;
+        self.moving.remove(link);
+    }
 }
 
 /// An attached network.
@@ -148,6 +177,8 @@ impl Enforcer {
             posture: Posture::Sealed,
             members: [].into(),
             moving: [].into(),
+            epoch: 0,
+            made: VecDeque::new(),
         };
         let inner = Inner {
             config,
@@ -226,22 +257,43 @@ impl Enforcer {
     ///
     /// `Ok(Err(_))` names the first difference; `Err` means that it could not be looked at.
     pub fn verify(&self) -> Result<Result<(), Mismatch>, KernelError> {
-        let state = self.state();
-        match self.check_rules(&state) {
-            Err(KernelError::Mismatch(mismatch)) => return Ok(Err(mismatch)),
-            result => result?,
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let (epoch, expected) = {
+                let state = self.state();
+                match self.check_rules(&state) {
+                    Err(KernelError::Mismatch(mismatch)) => return Ok(Err(mismatch)),
+                    result => result?,
+                }
+                (state.epoch, self.expected(&state))
+            };
+            if let Some(mismatch) = self.inner.ns.run(sysctl::verify)? {
+                return Ok(Err(mismatch));
+            }
+            let result = inspect::inspect(&expected, &self.look()?);
+            // A network that came or went meanwhile makes an old picture differ; look again.
+            if result.is_ok() || self.state().epoch == epoch || attempts == VERIFY_ATTEMPTS {
+                return Ok(result);
+            }
         }
-        if let Some(mismatch) = self.inner.ns.run(sysctl::verify)? {
-            return Ok(Err(mismatch));
-        }
-        let seen = self.look()?;
-        let expected = inspect::Expected {
+    }
+
+    fn expected(&self, state: &State) -> inspect::Expected {
+        let wanted = |member: &Member| inspect::Wanted {
+            v4: member.v4,
+            v6: member.v6,
+        };
+        inspect::Expected {
             service4: self.inner.config.service4,
             service6: self.inner.config.service6,
-            members: &state.members,
-            moving: &state.moving,
-        };
-        Ok(inspect::inspect(&expected, &seen))
+            members: state
+                .members
+                .iter()
+                .map(|(link, member)| (link.clone(), wanted(member)))
+                .collect(),
+            moving: state.moving.clone(),
+        }
     }
 
     /// Brings settings, routes, links and the rules of the posture in force back. What cannot be brought back (a link

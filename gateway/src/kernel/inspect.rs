@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use netlink_packet_route::route::RouteType;
 use netpolicy::ruleset::InterfaceName;
 
-use super::enforcer::Member;
 use super::error::Mismatch;
 use super::policy_routing;
 use super::survey::{AddressSeen, LinkSeen, RouteSeen, RuleSeen, Survey};
@@ -16,17 +15,24 @@ pub(super) const LOCAL: u32 = 255;
 pub(super) const MAIN: u32 = 254;
 const DEFAULT: u32 = 253;
 
+/// Addresses of a member.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) v4: Ipv4Addr,
+    pub(super) v6: Ipv6Addr,
+}
+
 /// What should be there.
-pub(super) struct Expected<'a> {
+pub(super) struct Expected {
     pub(super) service4: Ipv4Addr,
     pub(super) service6: Ipv6Addr,
-    pub(super) members: &'a BTreeMap<InterfaceName, Member>,
+    pub(super) members: BTreeMap<InterfaceName, Wanted>,
     /// Links in the making or going; not judged.
-    pub(super) moving: &'a BTreeSet<InterfaceName>,
+    pub(super) moving: BTreeSet<InterfaceName>,
 }
 
 /// The first difference.
-pub(super) fn inspect(expected: &Expected<'_>, seen: &Survey) -> Result<(), Mismatch> {
+pub(super) fn inspect(expected: &Expected, seen: &Survey) -> Result<(), Mismatch> {
     let lo = seen.links.iter().find(|link| link.name == "lo" && link.up);
     let Some(lo) = lo else {
         return Err(Mismatch::new("link lo", "up", "down or missing"));
@@ -52,6 +58,14 @@ pub(super) fn inspect(expected: &Expected<'_>, seen: &Survey) -> Result<(), Mism
             .is_some_and(|link| !is_moving(expected, link))
     };
     inspect_links(expected, seen)?;
+    for link in seen.links.iter().filter(|link| !is_moving(expected, link)) {
+        if let Some(odd) = &link.odd {
+            return Err(Mismatch {
+                what: format!("{} ({})", odd.what, link.name),
+                ..odd.clone()
+            });
+        }
+    }
     let addresses: Vec<_> = seen.addresses.iter().filter(|a| judged(a.link)).collect();
     inspect_addresses(expected, lo.index, &by_index, &addresses)?;
     let routes: Vec<_> = seen
@@ -64,7 +78,7 @@ pub(super) fn inspect(expected: &Expected<'_>, seen: &Survey) -> Result<(), Mism
     inspect_rules("IPv6 policy rules", &seen.rules6, &[])
 }
 
-fn is_moving(expected: &Expected<'_>, link: &LinkSeen) -> bool {
+fn is_moving(expected: &Expected, link: &LinkSeen) -> bool {
     link.name
         .parse()
         .is_ok_and(|name| expected.moving.contains(&name))
@@ -72,7 +86,7 @@ fn is_moving(expected: &Expected<'_>, link: &LinkSeen) -> bool {
 
 /// A link that an earlier gateway left (it bears an alias) carries nothing without elements; any other that is up is
 /// strange.
-fn inspect_links(expected: &Expected<'_>, seen: &Survey) -> Result<(), Mismatch> {
+fn inspect_links(expected: &Expected, seen: &Survey) -> Result<(), Mismatch> {
     let strange = seen.links.iter().find(|link| {
         let ours = link
             .name
@@ -91,7 +105,7 @@ fn inspect_links(expected: &Expected<'_>, seen: &Survey) -> Result<(), Mismatch>
 }
 
 fn inspect_addresses(
-    expected: &Expected<'_>,
+    expected: &Expected,
     lo: u32,
     by_index: &BTreeMap<u32, &LinkSeen>,
     addresses: &[&AddressSeen],
@@ -136,7 +150,7 @@ fn inspect_addresses(
 }
 
 fn inspect_routes(
-    expected: &Expected<'_>,
+    expected: &Expected,
     lo: u32,
     by_index: &BTreeMap<u32, &LinkSeen>,
     routes: &[&RouteSeen],
@@ -177,7 +191,7 @@ fn inspect_routes(
     if detours.len() != 2 {
         return Err(Mismatch::new("routes for marked packets", 2, detours.len()));
     }
-    for (name, member) in expected.members {
+    for (name, member) in &expected.members {
         for to in [IpAddr::V4(member.v4), IpAddr::V6(member.v6)] {
             if !reached.contains(&(name.as_str(), to)) {
                 return Err(Mismatch::new(

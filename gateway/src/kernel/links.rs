@@ -6,10 +6,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags};
-use netlink_packet_route::link::{InfoData, InfoVeth, LinkAttribute};
+use netlink_packet_route::link::{InfoData, InfoVeth, LinkAttribute, State};
 use netlink_packet_route::route::RouteScope;
 use netpolicy::ruleset::InterfaceName;
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
@@ -167,6 +168,45 @@ pub async fn furnish(handle: &Handle, pair: &Pair) -> Result<(), KernelError> {
     }
     read_back(handle, pair).await
 }
+
+/// Waits until the outer end can send. Its carrier came with the inner end going up, which the kernel acts on later:
+/// until then an answer is dropped and comes a second late. Since Linux 6.8 asking is enough.
+pub async fn settle(handle: &Handle, index: u32) -> Result<(), KernelError> {
+    let start = tokio::time::Instant::now();
+    let mut pause = tokio::time::interval(SETTLE_PAUSE);
+    loop {
+        pause.tick().await;
+        let found = handle
+            .link()
+            .get()
+            .match_index(index)
+            .execute()
+            .try_next()
+            .await;
+        let attributes = found
+            .act("waiting for a link")?
+            .map(|message| message.attributes)
+            .unwrap_or_default();
+        if attributes
+            .iter()
+            .any(|a| matches!(a, LinkAttribute::OperState(State::Up)))
+        {
+            return Ok(());
+        }
+        if start.elapsed() > SETTLE_LIMIT {
+            return Err(Mismatch::new(
+                "the outer end of a link",
+                "ready",
+                "waiting for its carrier",
+            )
+            .into());
+        }
+    }
+}
+
+/// The kernel looks at carriers at least once a second.
+const SETTLE_LIMIT: Duration = Duration::from_secs(3);
+const SETTLE_PAUSE: Duration = Duration::from_millis(1);
 
 /// Both families must have their address, usable, on a link that is up: half a network is worse than none.
 async fn read_back(handle: &Handle, pair: &Pair) -> Result<(), KernelError> {

@@ -3,16 +3,17 @@
 //! Owns: a subscription to nf_tables and routing changes. Refuses to own: what is done about one. A notice says only that
 //! something changed; verification says what. A lost notice (the buffer overflowed) counts as one.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkFlags};
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use rtnetlink::MulticastGroup;
 use tokio::io::unix::AsyncFd;
 
+use super::attach::KnownLinks;
 use super::enforcer::Enforcer;
 use super::error::{Act, KernelError};
 use super::inspect::{LOCAL, MAIN};
@@ -80,7 +81,7 @@ impl Monitor {
     /// Subscribes inside the enforcer's namespace. Blocks for milliseconds; needs the runtime's context for readiness.
     pub fn open(enforcer: &Enforcer) -> Result<Self, KernelError> {
         let (rules, routing) = enforcer.ns().run(|| {
-            let mut rules = wire::netfilter_socket().act("opening the rule monitor")?;
+            let rules = wire::netfilter_socket().act("opening the rule monitor")?;
             rules
                 .add_membership(NFTABLES_GROUP)
                 .act("subscribing to rule changes")?;
@@ -114,8 +115,15 @@ impl Monitor {
             };
             drain(self.rules.get_ref(), rules, &mut changes)?;
             let links = self.enforcer.known_links();
-            let routing = |bytes: &[u8]| self.routing_change(bytes, &links);
+            let mut states = BTreeMap::new();
+            let routing = |bytes: &[u8]| routing_change(bytes, &links, &mut states);
             drain(self.routing.get_ref(), routing, &mut changes)?;
+            if states
+                .iter()
+                .any(|(name, up)| !up && (links.is_attached(Some(name)) || name == "lo"))
+            {
+                changes.push(Change::Links);
+            }
             ready.clear_ready();
             if !changes.is_empty() {
                 changes.sort_by_key(|change| *change as u8);
@@ -124,49 +132,50 @@ impl Monitor {
             }
         }
     }
-
-    fn routing_change(&self, bytes: &[u8], links: &super::attach::KnownLinks) -> Option<Change> {
-        let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes).ok()?;
-        let NetlinkPayload::InnerMessage(message) = message.payload else {
-            return None;
-        };
-        match message {
-            RouteNetlinkMessage::NewRule(_) | RouteNetlinkMessage::DelRule(_) => {
-                Some(Change::PolicyRules)
-            }
-            RouteNetlinkMessage::NewLink(link) | RouteNetlinkMessage::DelLink(link)
-                if !links.is_moving(name(&link.attributes)) =>
-            {
-                let ours = links.is_attached(name(&link.attributes));
-                let up = link.header.flags.contains(LinkFlags::Up);
-                (!(ours && up)).then_some(Change::Links)
-            }
-            RouteNetlinkMessage::NewAddress(message) => {
-                let expected = survey::address(&message).is_some_and(|a| links.serves(a.address));
-                (!expected).then_some(Change::Addresses)
-            }
-            RouteNetlinkMessage::DelAddress(message) => links
-                .is_judged(Some(message.header.index))
-                .then_some(Change::Addresses),
-            RouteNetlinkMessage::NewRoute(message) => {
-                let route = survey::route(&message);
-                let whole = route.prefix == if route.v4 { 32 } else { 128 };
-                let odd = route.via || (route.table != LOCAL && !(whole && route.table == MAIN));
-                odd.then_some(Change::Routes)
-            }
-            RouteNetlinkMessage::DelRoute(message) => links
-                .is_judged(survey::route(&message).link)
-                .then_some(Change::Routes),
-            _ => None,
-        }
-    }
 }
 
-fn name(attributes: &[LinkAttribute]) -> Option<&str> {
-    attributes.iter().find_map(|a| match a {
-        LinkAttribute::IfName(name) => Some(name.as_str()),
+/// `states` keeps the last word on each link that was spoken of: links are made down and come up.
+fn routing_change(
+    bytes: &[u8],
+    links: &KnownLinks,
+    states: &mut BTreeMap<String, bool>,
+) -> Option<Change> {
+    let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes).ok()?;
+    let NetlinkPayload::InnerMessage(message) = message.payload else {
+        return None;
+    };
+    match message {
+        RouteNetlinkMessage::NewRule(_) | RouteNetlinkMessage::DelRule(_) => {
+            Some(Change::PolicyRules)
+        }
+        RouteNetlinkMessage::NewLink(link) => {
+            let link = survey::link(&link);
+            states.insert(link.name.clone(), link.up);
+            let name = Some(link.name.as_str());
+            let ours = links.is_attached(name) || links.is_ours(link.index, name);
+            (link.up && !ours).then_some(Change::Links)
+        }
+        RouteNetlinkMessage::DelLink(link) => links
+            .is_attached(Some(&survey::link(&link).name))
+            .then_some(Change::Links),
+        RouteNetlinkMessage::NewAddress(message) => {
+            let expected = survey::address(&message).is_some_and(|a| links.serves(a.address));
+            (!expected).then_some(Change::Addresses)
+        }
+        RouteNetlinkMessage::DelAddress(message) => links
+            .is_judged(Some(message.header.index))
+            .then_some(Change::Addresses),
+        RouteNetlinkMessage::NewRoute(message) => {
+            let route = survey::route(&message);
+            let whole = route.prefix == if route.v4 { 32 } else { 128 };
+            let odd = route.via || (route.table != LOCAL && !(whole && route.table == MAIN));
+            odd.then_some(Change::Routes)
+        }
+        RouteNetlinkMessage::DelRoute(message) => links
+            .is_judged(survey::route(&message).link)
+            .then_some(Change::Routes),
         _ => None,
-    })
+    }
 }
 
 /// A routing socket with these subscriptions, in the namespace of the calling thread.

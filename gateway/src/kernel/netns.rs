@@ -45,9 +45,34 @@ impl NsId {
     }
 
     /// The namespace of process 1: of the machine, or of the container that the gateway runs in.
+    ///
+    /// A process 1 with more capabilities than ours cannot be looked at (ptrace(2), access mode checks); kernel threads
+    /// can, and they never leave the machine's own namespace.
     pub fn of_init() -> io::Result<Self> {
-        Self::of(File::open("/proc/1/ns/net")?.as_fd())
+        let of = |pid: u32| Self::of(File::open(format!("/proc/{pid}/ns/net"))?.as_fd());
+        match of(1) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && is_kernel_thread(2) => {
+                of(2).map_err(|_| error)
+            }
+            found => found,
+        }
     }
+}
+
+/// `PF_KTHREAD` in the flags of `/proc/PID/stat`, which no program can give itself.
+fn is_kernel_thread(pid: u32) -> bool {
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    let flags = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The command may hold anything, blanks and brackets too; the fields begin behind its last bracket.
+        let (_, fields) = stat.rsplit_once(')')?;
+        fields
+            .split_ascii_whitespace()
+            .nth(6)?
+            .parse::<u64>()
+            .ok()
+    };
+    flags().is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
 impl fmt::Display for NsId {
@@ -191,7 +216,7 @@ where
     Fut: Future<Output = Result<T, KernelError>>,
 {
     let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
+        .enable_all()
         .build()
         .act("making a runtime")?;
     runtime.block_on(async {

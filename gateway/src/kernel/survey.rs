@@ -5,12 +5,16 @@ use std::net::IpAddr;
 use futures_util::TryStreamExt;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags};
+use netlink_packet_route::link::{
+    AfSpecInet, AfSpecInet6, AfSpecUnspec, Inet6DevConf, InetDevConf, LinkAttribute, LinkFlags,
+    LinkMessage,
+};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 use netlink_packet_route::rule::{RuleAttribute, RuleMessage};
 use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
 
-use super::error::{Act, KernelError};
+use super::error::{Act, KernelError, Mismatch};
+use super::sysctl;
 
 /// A link.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,6 +27,8 @@ pub struct LinkSeen {
     pub up: bool,
     /// Alias: the network's identifier on our own links.
     pub alias: Option<String>,
+    /// The first setting that is not what links of the gateway namespace must have.
+    pub odd: Option<Mismatch>,
 }
 
 /// An address.
@@ -138,22 +144,7 @@ pub async fn links_and_addresses(
         .link()
         .get()
         .execute()
-        .map_ok(|message| {
-            let name = message.attributes.iter().find_map(|a| match a {
-                LinkAttribute::IfName(name) => Some(name.clone()),
-                _ => None,
-            });
-            let alias = message.attributes.iter().find_map(|a| match a {
-                LinkAttribute::IfAlias(alias) => Some(alias.clone()),
-                _ => None,
-            });
-            LinkSeen {
-                index: message.header.index,
-                name: name.unwrap_or_default(),
-                up: message.header.flags.contains(LinkFlags::Up),
-                alias,
-            }
-        })
+        .map_ok(|message| link(&message))
         .try_collect()
         .await
         .act("listing links")?;
@@ -166,6 +157,52 @@ pub async fn links_and_addresses(
         .act("listing addresses")?;
     let addresses = addresses.iter().filter_map(address).collect();
     Ok((links, addresses))
+}
+
+pub(super) fn link(message: &LinkMessage) -> LinkSeen {
+    let (mut name, mut alias, mut settings) = (String::new(), None, (None, None));
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::IfName(found) => name.clone_from(found),
+            LinkAttribute::IfAlias(found) => alias = Some(found.clone()),
+            LinkAttribute::AfSpecUnspec(families) => settings = device_settings(families),
+            _ => {}
+        }
+    }
+    let odd = match settings {
+        (Some(four), Some(six)) => sysctl::judge_link(&four, &six),
+        _ => Some(Mismatch::new(
+            "settings of a link",
+            "both families",
+            "fewer",
+        )),
+    };
+    let up = message.header.flags.contains(LinkFlags::Up);
+    LinkSeen {
+        index: message.header.index,
+        name,
+        up,
+        alias,
+        odd,
+    }
+}
+
+fn device_settings(families: &[AfSpecUnspec]) -> (Option<InetDevConf>, Option<Inet6DevConf>) {
+    let four = families.iter().find_map(|family| match family {
+        AfSpecUnspec::Inet(parts) => parts.iter().find_map(|part| match part {
+            AfSpecInet::DevConf(conf) => Some(*conf),
+            _ => None,
+        }),
+        _ => None,
+    });
+    let six = families.iter().find_map(|family| match family {
+        AfSpecUnspec::Inet6(parts) => parts.iter().find_map(|part| match part {
+            AfSpecInet6::DevConf(conf) => Some(*conf),
+            _ => None,
+        }),
+        _ => None,
+    });
+    (four, six)
 }
 
 pub(super) fn address(

@@ -4,9 +4,12 @@
 //! written for `all`, `default` and each interface, and verification reads every one again.
 //! `/proc/sys/net` shows the namespace of the thread that looks; call these inside.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use netlink_packet_route::link::{Inet6DevConf, InetDevConf};
 
 use super::error::{Act, KernelError, Mismatch};
 
@@ -74,14 +77,45 @@ const IPV6_DEFAULT: &[Setting] = &[
 
 /// Writes everything, for the interfaces that exist and for those to come. Inside the namespace.
 pub fn harden() -> Result<(), KernelError> {
-    settings()?
+    settings(&interfaces()?)
         .into_iter()
         .try_for_each(|(path, value, presence)| write(&path, value, presence))
 }
 
-/// The first setting that is not as written. Inside the namespace.
+/// The first setting of one interface that is not as written, as a link dump shows it: reading thousands of files
+/// would take longer than everything else.
+pub fn judge_link(four: &InetDevConf, six: &Inet6DevConf) -> Option<Mismatch> {
+    let found = |name: &str, v4: bool| match (v4, name) {
+        (true, "forwarding") => four.forwarding,
+        (true, "send_redirects") => four.send_redirects,
+        (true, "accept_redirects") => four.accept_redirects,
+        (true, "accept_source_route") => four.accept_source_route,
+        (true, "route_localnet") => four.route_localnet,
+        (true, "proxy_arp") => four.proxy_arp,
+        (true, "arp_ignore") => four.arp_ignore,
+        (true, "rp_filter") => four.rp_filter,
+        (false, "forwarding") => six.forwarding,
+        (false, "accept_redirects") => six.accept_redirects,
+        (false, "accept_source_route") => six.accept_source_route,
+        (false, "accept_ra") => six.accept_ra,
+        (false, "proxy_ndp") => six.proxy_ndp,
+        (false, "disable_ipv6") => six.disable_ipv6,
+        // A setting that is not in the dump differs from everything, so that it cannot be forgotten here.
+        _ => i32::MIN,
+    };
+    let tables = [(IPV4, true), (IPV6, false)];
+    tables.into_iter().find_map(|(table, v4)| {
+        table.iter().find_map(|(name, value, _)| {
+            let there = found(name, v4).to_string();
+            (there != *value)
+                .then(|| Mismatch::new(format!("setting {name} of a link"), value, there))
+        })
+    })
+}
+
+/// The first setting of the namespace, of `all` and of `default` that is not as written. Inside the namespace.
 pub fn verify() -> Result<Option<Mismatch>, KernelError> {
-    for (path, value, presence) in settings()? {
+    for (path, value, presence) in settings(&["all".into(), "default".into()]) {
         match fs::read_to_string(&path) {
             Ok(found) if found.trim() == value => {}
             Ok(found) => {
@@ -127,17 +161,24 @@ fn root(name: &str) -> PathBuf {
     Path::new("/proc/sys/net").join(name)
 }
 
-fn settings() -> Result<Vec<(PathBuf, &'static str, Presence)>, KernelError> {
+/// Names under `conf`: `all`, `default` and one for each interface.
+fn interfaces() -> Result<Vec<OsString>, KernelError> {
+    let directory = root("ipv4/conf");
+    let act = || format!("listing {}", directory.display());
+    let entries = fs::read_dir(&directory).act(act())?;
+    entries
+        .map(|entry| Ok(entry.act(act())?.file_name()))
+        .collect()
+}
+
+fn settings(interfaces: &[OsString]) -> Vec<(PathBuf, &'static str, Presence)> {
     let mut all: Vec<_> = NAMESPACE
         .iter()
         .map(|(name, value, presence)| (root(name), *value, *presence))
         .collect();
-    for (family, table) in [("ipv4", IPV4), ("ipv6", IPV6)] {
-        let directory = root(family).join("conf");
-        for entry in fs::read_dir(&directory).act(format!("listing {}", directory.display()))? {
-            let path = entry
-                .act(format!("listing {}", directory.display()))?
-                .path();
+    for (family, table) in [("ipv4/conf", IPV4), ("ipv6/conf", IPV6)] {
+        for interface in interfaces {
+            let path = root(family).join(interface);
             all.extend(
                 table
                     .iter()
@@ -151,7 +192,7 @@ fn settings() -> Result<Vec<(PathBuf, &'static str, Presence)>, KernelError> {
             .iter()
             .map(|(name, value, presence)| (default.join(name), *value, *presence)),
     );
-    Ok(all)
+    all
 }
 
 fn write(path: &Path, value: &str, presence: Presence) -> Result<(), KernelError> {

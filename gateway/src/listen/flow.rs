@@ -234,8 +234,8 @@ async fn relay_to(accepted: Accepted, dialled: Dialled, generation: Generation, 
     );
     let flow = guard.flow.clone();
     let mut notes = Notes::default();
-    let end = if let Err(reason) = opened {
-        End::Cause(reason)
+    let end = if let Err(denial) = &opened {
+        End::Cause(denial.reason)
     } else {
         let lane = Lane {
             ctx: &origin.ctx,
@@ -254,7 +254,7 @@ async fn relay_to(accepted: Accepted, dialled: Dialled, generation: Generation, 
     }
     match opened {
         Ok(()) => origin.record_close(&flow, notes, &end, now_ms()),
-        Err(reason) => origin.record_denial(&flow.intent, &plain_denial(reason), None),
+        Err(denial) => origin.record_denial(&flow.intent, &denial, None),
     }
     drop(guard);
     conclude(&origin, &flow.intent, client, server, &end).await;
@@ -268,7 +268,7 @@ pub(crate) fn open(
     (upstream, ground): (SocketAddr, netpolicy::decide::Ground),
     generation: Generation,
     local: Option<SocketAddr>,
-) -> (FlowGuard, Result<(), Reason>) {
+) -> (FlowGuard, Result<(), Denial>) {
     let guard = origin.network.flows.open(FlowFacts {
         door: origin.door,
         source: origin.source,
@@ -279,23 +279,24 @@ pub(crate) fn open(
         opened_ms: now_ms(),
     });
     let opened = still_permitted(origin, &guard.flow.intent, generation)
-        .and_then(|()| origin.record_open(&guard.flow, local));
+        .and_then(|()| origin.record_open(&guard.flow, local).map_err(plain_denial));
     (guard, opened)
 }
 
-fn still_permitted(origin: &Origin, intent: &Intent, generation: Generation) -> Result<(), Reason> {
+fn still_permitted(origin: &Origin, intent: &Intent, generation: Generation) -> Result<(), Denial> {
     if origin.network.ended.is_cancelled() {
-        return Err(Reason::RunEnded);
+        return Err(plain_denial(Reason::RunEnded));
     }
     if !*origin.ctx.open.borrow() {
-        return Err(Reason::GatewaySealed);
+        return Err(plain_denial(Reason::GatewaySealed));
     }
     if origin.network.live.load().generation == generation {
         return Ok(());
     }
     match decide(&origin.network, intent) {
         Connect::Dial(_) => Ok(()),
-        Connect::LookUp(_) | Connect::Hear(_) | Connect::Deny(_) => Err(Reason::PolicySuperseded),
+        Connect::Deny(denial) => Err(denial),
+        Connect::LookUp(_) | Connect::Hear(_) => Err(plain_denial(Reason::PolicySuperseded)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tests in fresh namespaces, as root: what the kernel does, not what we asked of it.
 
 mod connect;
+mod death;
 mod frames;
 mod gate;
 mod lab;

@@ -32,17 +32,56 @@ pub(super) enum Step {
 impl Asker<'_> {
     /// Decides, and answers if that needs nobody else.
     pub(super) fn at_once(&self, question: &Question<'_>) -> Step {
-        let permitted = match self.decide(question) {
-            Ok(permitted) => permitted,
-            Err(answer) => return Step::Say(answer),
-        };
-        if matches!(permitted.kind, RecordType::A | RecordType::AAAA) {
-            let now = Instant::now();
-            if let Some(known) = self.door.ctx.resolver.known(&permitted.name, now) {
-                return Step::Say(self.addressed(&permitted, &known, now));
-            }
+        match self
+            .admit(question)
+            .and_then(|asked| self.from_cache(asked))
+        {
+            Ok(permitted) => Step::LookUp(permitted),
+            Err(answer) => Step::Say(answer),
         }
-        Step::LookUp(permitted)
+    }
+
+    /// The answer, if the policy denies or the cache knows; else the name that may be looked up.
+    fn from_cache(&self, asked: Permitted) -> Result<Permitted, Answer> {
+        let now = Instant::now();
+        let is_address = matches!(asked.kind, RecordType::A | RecordType::AAAA);
+        let known = Some(&self.door.ctx.resolver)
+            .filter(|_| is_address)
+            .and_then(|r| r.known(&asked.name, now));
+        let Some(known) = known else {
+            return self.judge(&asked).map(|()| asked);
+        };
+        let (memo, at) = (self.network.leases.memo(), crate::context::now());
+        let snapshot = &self.live.snapshot;
+        if !memo.permits(snapshot, at, &asked.name, &known) {
+            self.judge(&asked)?;
+            if let Err(denial) = decide_answers(snapshot, &asked.name, &known.all, at)
+                && !known.all.is_empty()
+            {
+                return Err(self.forbidden(&asked.name, &denial));
+            }
+            memo.permitted(snapshot, at, &asked.name, &known);
+        }
+        if known.claim_refresh(now) {
+            self.refresh(asked.name.clone());
+        }
+        Err(self.family(&asked, &known, now))
+    }
+
+    /// Renews what the cache knows before it ends; a flood of questions at that moment stays cheap.
+    fn refresh(&self, name: Name) {
+        let (door, network) = (self.door.clone(), self.network.clone());
+        let Some(place) = network
+            .leases
+            .pace()
+            .lookup(&door.settings.paces, door.clock())
+        else {
+            return;
+        };
+        self.door.ctx.tasks.spawn("dns refresh", async move {
+            let _place = place;
+            door.ctx.resolver.refresh(&name).await;
+        });
     }
 
     /// Looks up and answers.
@@ -70,13 +109,23 @@ impl Asker<'_> {
     }
 
     fn addressed(&self, permitted: &Permitted, found: &Addresses, now: Instant) -> Answer {
-        let Permitted { name, kind } = permitted;
+        let name = &permitted.name;
         if !found.all.is_empty()
             && let Err(denial) =
                 decide_answers(&self.live.snapshot, name, &found.all, crate::context::now())
         {
-            return self.forbidden(name, denial);
+            return self.forbidden(name, &denial);
         }
+        self.family(permitted, found, now)
+    }
+
+    /// What the asked family of permitted answers says.
+    fn family(
+        &self,
+        Permitted { name, kind }: &Permitted,
+        found: &Addresses,
+        now: Instant,
+    ) -> Answer {
         if found.no_name() {
             return Answer::empty(Code::NxDomain, negative(found.until, now));
         }
@@ -130,8 +179,8 @@ impl Asker<'_> {
     }
 
     /// One forbidden address spoils the whole answer; the name itself stays permitted, so it exists.
-    fn forbidden(&self, name: &Name, denial: Denial) -> Answer {
-        self.denied(Some(name), &denial, Code::NoError)
+    fn forbidden(&self, name: &Name, denial: &Denial) -> Answer {
+        self.denied(Some(name), denial, Code::NoError)
     }
 
     fn unleased(&self, name: &Name, error: &LeaseError) -> Answer {

@@ -98,7 +98,7 @@ pub fn parse(bytes: &[u8]) -> Parsed<'_> {
     };
     let raw = bytes.get(HEADER..end).unwrap_or_default();
     if word(10) != Some(0) || end != bytes.len() {
-        match additional(bytes) {
+        match opt_of(bytes, end) {
             Ok(None) => {}
             Ok(Some((size, version))) => {
                 head.edns = Some(size);
@@ -139,6 +139,16 @@ fn question_end(bytes: &[u8]) -> Option<usize> {
 }
 
 struct Malformed;
+
+/// The OPT record: most clients send exactly one, without options, which needs no parser.
+fn opt_of(bytes: &[u8], end: usize) -> Result<Option<(u16, u8)>, Malformed> {
+    match (bytes.get(10..12), bytes.get(end..)) {
+        (Some([0, 1]), Some([0, 0, 41, high, low, _, version, _, _, 0, 0])) => {
+            Ok(Some((u16::from_be_bytes([*high, *low]), *version)))
+        }
+        _ => additional(bytes),
+    }
+}
 
 /// The OPT record behind the question: datagram size and version.
 fn additional(bytes: &[u8]) -> Result<Option<(u16, u8)>, Malformed> {

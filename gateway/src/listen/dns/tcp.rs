@@ -110,7 +110,7 @@ pub(super) async fn accept(door: Arc<Door>, listener: TcpListener, connections: 
 }
 
 async fn serve(
-    door: &Door,
+    door: &Arc<Door>,
     network: &Arc<Network>,
     mut stream: TcpStream,
     source: SocketAddr,
@@ -150,7 +150,7 @@ async fn serve(
 
 /// Answers one message; `false` when there is nothing to say, which ends the stream.
 async fn answer(
-    door: &Door,
+    door: &Arc<Door>,
     network: &Arc<Network>,
     source: SocketAddr,
     bytes: &[u8],

@@ -47,14 +47,14 @@ pub(super) mod info {
 
 /// One question of one network.
 pub(super) struct Asker<'a> {
-    pub(super) door: &'a Door,
+    pub(super) door: &'a Arc<Door>,
     pub(super) network: &'a Arc<Network>,
     pub(super) live: Arc<Live>,
     pub(super) source: SocketAddr,
     pub(super) way: Way,
 }
 
-/// A name and type that may be looked up.
+/// A name and type; may be looked up once [`Asker::judge`] said so.
 pub(super) struct Permitted {
     pub(super) name: Name,
     pub(super) kind: RecordType,
@@ -62,7 +62,7 @@ pub(super) struct Permitted {
 
 impl<'a> Asker<'a> {
     pub(super) fn new(
-        door: &'a Door,
+        door: &'a Arc<Door>,
         network: &'a Arc<Network>,
         source: SocketAddr,
         way: Way,
@@ -76,8 +76,8 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// Decides a question: either the name may be looked up, or this is the answer.
-    pub(super) fn decide(&self, question: &Question<'_>) -> Result<Permitted, Answer> {
+    /// The part of a decision that needs no policy: either it goes on with this name, or this is the answer.
+    pub(super) fn admit(&self, question: &Question<'_>) -> Result<Permitted, Answer> {
         if question.is_root() {
             return Err(Answer::empty(Code::NoError, DENIED_TTL));
         }
@@ -97,20 +97,23 @@ impl<'a> Asker<'a> {
         }
         self.closed()
             .map_err(|reason| self.denied(Some(&name), &fixed(reason), Code::NxDomain))?;
-        match decide_lookup(&self.live.snapshot, &name, now()) {
+        Ok(Permitted {
+            name,
+            kind: RecordType::from(question.kind),
+        })
+    }
+
+    /// The policy's part: `Ok` if the name may be looked up and counts.
+    pub(super) fn judge(&self, Permitted { name, kind }: &Permitted) -> Result<(), Answer> {
+        match decide_lookup(&self.live.snapshot, name, now()) {
             Lookup::Permit(_) => {}
             Lookup::Ancestor => {
                 let nothing = Answer::empty(Code::NoError, DENIED_TTL);
                 return Err(nothing.because(info::BLOCKED, Reason::NameNotAllowed.code()));
             }
-            Lookup::Deny(denial) => return Err(self.denied(Some(&name), &denial, Code::NxDomain)),
+            Lookup::Deny(denial) => return Err(self.denied(Some(name), &denial, Code::NxDomain)),
         }
-        let kind = RecordType::from(question.kind);
-        if let Some(answer) = fixed_answer(kind) {
-            return Err(answer);
-        }
-        self.count(&name)?;
-        Ok(Permitted { name, kind })
+        fixed_answer(*kind).map_or_else(|| self.count(name), Err)
     }
 
     /// Why nothing may be asked at all, if so.

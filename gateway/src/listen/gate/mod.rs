@@ -5,6 +5,8 @@
 //! SYN led to, or reset. Failure stance: silence. Whoever has no verdict is dropped by the kernel.
 
 pub mod state;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::future::Future;

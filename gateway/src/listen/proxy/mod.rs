@@ -8,6 +8,8 @@
 mod request;
 mod tunnel;
 
+pub use request::origin_form;
+
 use std::net::{SocketAddr, TcpListener};
 
 use netpolicy::decide::{Connect, Denial, Destination, Intent};

@@ -204,8 +204,8 @@ async fn connect(
         generation,
         local,
     );
-    if let Err(reason) = opened {
-        return Err(fail(&guard.flow.intent, &Unreached::Cause(reason)));
+    if let Err(denial) = opened {
+        return Err(fail(&guard.flow.intent, &Unreached::Denied(denial, None)));
     }
     Ok(Upstream {
         stream: dialled.stream,
@@ -281,7 +281,7 @@ async fn exchange(
 }
 
 /// The request as its origin gets it: origin form, one Host, nothing that belonged to this connection.
-fn origin_form(head: &Head) -> Vec<u8> {
+pub fn origin_form(head: &Head) -> Vec<u8> {
     let options: Vec<String> = head
         .fields
         .iter()

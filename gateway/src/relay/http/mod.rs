@@ -197,7 +197,8 @@ async fn next_request(
 async fn speaks(server: &Reader<'_>) {
     if server.ahead.is_empty() && !server.ended {
         // an error is met by the read that follows
-        drop(server.stream.readable().await);
+        // (a readiness may be stale, a peek is not)
+        drop(server.stream.peek(&mut [0]).await);
     }
 }
 

@@ -7,6 +7,7 @@
 //! torn line is an error with its place, never a smaller set of leases.
 
 mod file;
+mod memo;
 mod pace;
 mod pool;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use netpolicy::reason::Reason;
 
 use crate::limits::Ledger;
 use file::{Fact, File};
+pub use memo::Memo;
 pub use pace::{InFlight, Pace, Paces};
 pub use pool::LeasePools;
 
@@ -86,6 +88,7 @@ pub struct Leases {
     state: RwLock<State>,
     file: Mutex<File>,
     pace: Pace,
+    memo: Memo,
 }
 
 impl Leases {
@@ -99,12 +102,18 @@ impl Leases {
             state: RwLock::new(state),
             file: Mutex::new(file),
             pace: Pace::default(),
+            memo: Memo::default(),
         })
     }
 
     /// How fast this network asks.
     pub fn pace(&self) -> &Pace {
         &self.pace
+    }
+
+    /// What this network was permitted a moment ago.
+    pub fn memo(&self) -> &Memo {
+        &self.memo
     }
 
     /// The name behind a synthetic address.

@@ -16,6 +16,7 @@ pub mod system;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -37,6 +38,8 @@ pub const LONGEST_TTL: u32 = 60;
 pub const LONGEST_NEGATIVE_TTL: u32 = 5;
 /// When one family is known, how long the other one may still take. Some servers never answer AAAA.
 const OTHER_FAMILY: Duration = Duration::from_secs(2);
+/// Answers that live shorter are asked for again when they end, not ahead of it.
+const WORTH_REFRESHING: Duration = Duration::from_secs(10);
 /// Sockets to upstream servers at once, over all networks.
 const MOST_SOCKETS: usize = 512;
 /// Octets of answers kept.
@@ -94,7 +97,7 @@ impl Found {
 }
 
 /// Every address of a name, by family.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Addresses {
     /// A.
     pub v4: Result<Found, LookupError>,
@@ -104,6 +107,10 @@ pub struct Addresses {
     pub all: Arc<[IpAddr]>,
     /// When to ask again.
     pub until: Instant,
+    /// When to ask again ahead of time, so that a busy name is never without an answer.
+    refresh: Instant,
+    /// Somebody does.
+    refreshing: AtomicBool,
 }
 
 impl Addresses {
@@ -114,12 +121,33 @@ impl Addresses {
             .flat_map(addresses_of)
             .collect();
         // a failure is not kept: the next question asks again
-        let until = [&v4, &v6]
+        let ends = [&v4, &v6]
             .into_iter()
-            .map(|f| f.as_ref().map_or(now, |f| f.until))
-            .min()
-            .unwrap_or(now);
-        Self { v4, v6, all, until }
+            .map(|f| f.as_ref().map_or(now, |f| f.until));
+        let until = ends.min().unwrap_or(now);
+        let left = until.saturating_duration_since(now);
+        let ahead = if left >= WORTH_REFRESHING {
+            left / 10
+        } else {
+            Duration::ZERO
+        };
+        let (refresh, refreshing) = (
+            until.checked_sub(ahead).unwrap_or(until),
+            AtomicBool::new(false),
+        );
+        Self {
+            v4,
+            v6,
+            all,
+            until,
+            refresh,
+            refreshing,
+        }
+    }
+
+    /// Whether the caller should ask again now, ahead of time. True once.
+    pub fn claim_refresh(&self, now: Instant) -> bool {
+        now >= self.refresh && !self.refreshing.swap(true, Ordering::Relaxed)
     }
 
     /// Whether both families say that the name does not exist.
@@ -140,11 +168,7 @@ fn addresses_of(found: &Found) -> Vec<IpAddr> {
     let What::Records(records) = &found.what else {
         return Vec::new();
     };
-    records
-        .iter()
-        .filter_map(Wire::address)
-        
-        .collect()
+    records.iter().filter_map(Wire::address).collect()
 }
 
 /// Upstream resolvers: the system's or `gateway.resolvers`, with split DNS by domain.
@@ -223,6 +247,13 @@ impl Resolver {
             .await
     }
 
+    /// Asks again although the cache still knows, so that it goes on knowing. A failure leaves what is known.
+    pub async fn refresh(&self, name: &Name) {
+        self.address_flights
+            .join(name.clone(), || self.both(name.clone()))
+            .await;
+    }
+
     /// Records of one other type. Call only with a permitted name.
     pub async fn records(&self, name: &Name, kind: RecordType) -> Result<Arc<Found>, LookupError> {
         let key = (name.clone(), u16::from(kind));
@@ -288,4 +319,56 @@ fn octets_of(found: &Found) -> usize {
 
 fn weight(name: &Name, octets: usize) -> u32 {
     u32::try_from(name.as_str().len() + octets + 256).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(now: Instant, what: What, seconds: u64) -> Result<Found, LookupError> {
+        Ok(Found {
+            what,
+            until: now + Duration::from_secs(seconds),
+        })
+    }
+
+    #[test]
+    fn answers_are_renewed_once_and_only_shortly_before_their_end() {
+        let now = Instant::now();
+        let at = |seconds| now + Duration::from_secs(seconds);
+        let addresses = Addresses::new(
+            found(now, What::NoData, 60),
+            found(now, What::NoData, 100),
+            now,
+        );
+        assert_eq!(addresses.until, at(60));
+        assert!(!addresses.claim_refresh(at(53)));
+        assert!(addresses.claim_refresh(at(54)));
+        assert!(!addresses.claim_refresh(at(55)));
+        let short = Addresses::new(
+            found(now, What::NoData, 5),
+            found(now, What::NoData, 60),
+            now,
+        );
+        assert!(!short.claim_refresh(at(4)));
+    }
+
+    #[test]
+    fn half_known_answer_is_not_kept() {
+        let now = Instant::now();
+        let failed = || Err(LookupError::Upstream("x".to_owned()));
+        assert_eq!(
+            Addresses::new(found(now, What::NoData, 60), failed(), now).until,
+            now
+        );
+        assert!(!Addresses::new(found(now, What::NoName, 5), failed(), now).no_name());
+        assert!(
+            Addresses::new(
+                found(now, What::NoName, 5),
+                found(now, What::NoName, 5),
+                now
+            )
+            .no_name()
+        );
+    }
 }
