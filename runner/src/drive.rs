@@ -37,7 +37,11 @@ pub type Events = mpsc::Sender<Event>;
 pub async fn drive(runner: &Runner, job: Job, events: Events) {
     let last = match start_and_follow(runner, &job, &events).await {
         Ok(done) => {
-            let ended = Event::Ended { code: done.code, reason: done.reason, leftovers: done.leftovers };
+            let ended = Event::Ended {
+                code: done.code,
+                reason: done.reason,
+                leftovers: done.leftovers,
+            };
             vec![Event::Flows(done.summary), ended]
         }
         Err(failure) => vec![Event::Failed(failure)],
@@ -59,10 +63,18 @@ struct Done {
 async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result<Done, Failure> {
     let image = prepare_image(runner, job, events).await?;
     let isolation = choose(runner, job)?;
-    let command = if job.command.is_empty() { image.command.clone() } else { job.command.clone() };
+    let command = if job.command.is_empty() {
+        image.command.clone()
+    } else {
+        job.command.clone()
+    };
     if command.is_empty() {
         let hint = Some("give one after `--`".to_owned());
-        return Err(Failure::new("bad_request", format!("image {} names no command", job.image)).hint(hint));
+        return Err(Failure::new(
+            "bad_request",
+            format!("image {} names no command", job.image),
+        )
+        .hint(hint));
     }
     let (pooled, run, reserved) = match runner.pool.take(&job.workspace, &runner.runs) {
         Some((pod, reserved)) => {
@@ -82,12 +94,27 @@ async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result
         program: command.first().cloned().unwrap_or_default(),
         workspace: job.workspace.clone(),
     };
-    let claim = Claim { pooled, reserved, view };
-    let plan = Plan { job, run: run.clone(), image, isolation, command };
+    let claim = Claim {
+        pooled,
+        reserved,
+        view,
+    };
+    let plan = Plan {
+        job,
+        run: run.clone(),
+        image,
+        isolation,
+        command,
+    };
     let outcome = follow(runner, claim, &plan, events).await;
     let state = match &outcome {
-        Ok(done) => RunState::Ended { code: done.code, reason: done.reason },
-        Err(failure) => RunState::Failed { message: failure.message.clone() },
+        Ok(done) => RunState::Ended {
+            code: done.code,
+            reason: done.reason,
+        },
+        Err(failure) => RunState::Failed {
+            message: failure.message.clone(),
+        },
     };
     runner.runs.leave(&run, state);
     outcome
@@ -109,7 +136,12 @@ struct Plan<'a> {
     command: Vec<String>,
 }
 
-async fn follow(runner: &Runner, claim: Claim<'_>, plan: &Plan<'_>, events: &Events) -> Result<Done, Failure> {
+async fn follow(
+    runner: &Runner,
+    claim: Claim<'_>,
+    plan: &Plan<'_>,
+    events: &Events,
+) -> Result<Done, Failure> {
     let entered = runner.runs.enter(claim.view);
     drop(claim.reserved);
     let ends = match entered {
@@ -121,7 +153,11 @@ async fn follow(runner: &Runner, claim: Claim<'_>, plan: &Plan<'_>, events: &Eve
         }
     };
     // A caller that is gone already is noticed at the first output.
-    let _ = events.send(Event::Accepted { run: plan.run.clone() }).await;
+    let _ = events
+        .send(Event::Accepted {
+            run: plan.run.clone(),
+        })
+        .await;
     let pod = pod(runner, claim.pooled, plan).await?;
     let mut workload = None;
     let ended = live(runner, &pod, plan, &mut workload, &ends, events).await;
@@ -130,7 +166,12 @@ async fn follow(runner: &Runner, claim: Claim<'_>, plan: &Plan<'_>, events: &Eve
         tracing::warn!(run.id = %plan.run, leftover, "cleaning up after a run");
     }
     let (exit, reason) = ended?;
-    Ok(Done { code: reason.exit_code(exit.code), reason, summary, leftovers })
+    Ok(Done {
+        code: reason.exit_code(exit.code),
+        reason,
+        summary,
+        leftovers,
+    })
 }
 
 async fn prepare_image(runner: &Runner, job: &Job, events: &Events) -> Result<ImageFacts, Failure> {
@@ -138,10 +179,21 @@ async fn prepare_image(runner: &Runner, job: &Job, events: &Events) -> Result<Im
         Err(SandboxError::NoSuchImage(name)) if crate::image::is_ours(&name) => {
             let step = "building the sandbox image (once, one to two minutes)".to_owned();
             let _ = events.send(Event::Preparing { step }).await;
-            runner.images.build(runner.pods.backend.as_ref()).await.map_err(|e| e.into_failure())?;
-            runner.pods.backend.image(&job.image).await.map_err(|e| failure("image", &e))
+            runner
+                .images
+                .build(runner.pods.backend.as_ref())
+                .await
+                .map_err(|e| e.into_failure())?;
+            runner
+                .pods
+                .backend
+                .image(&job.image)
+                .await
+                .map_err(|e| failure("image", &e))
         }
-        Err(error @ (SandboxError::NoSuchImage(_) | SandboxError::ImageRefused { .. })) => Err(failure("image", &error)),
+        Err(error @ (SandboxError::NoSuchImage(_) | SandboxError::ImageRefused { .. })) => {
+            Err(failure("image", &error))
+        }
         other => other.map_err(|e| failure("engine", &e)),
     }
 }
@@ -176,7 +228,10 @@ async fn pod(runner: &Runner, pooled: Option<Pod>, plan: &Plan<'_>) -> Result<Po
             }
         }
     }
-    runner.pods.wire(&plan.run, &plan.job.workspace, &plan.job.policy).await
+    runner
+        .pods
+        .wire(&plan.run, &plan.job.workspace, &plan.job.policy)
+        .await
 }
 
 async fn release_unused(runner: &Runner, pod: Option<Pod>) {
@@ -205,17 +260,27 @@ async fn live(
         image_id: plan.image.id.clone(),
         command: plan.command.clone(),
         env: plan.job.env.clone(),
-        workdir: plan.job.workdir.clone().unwrap_or_else(|| plan.image.workdir.clone()),
+        workdir: plan
+            .job
+            .workdir
+            .clone()
+            .unwrap_or_else(|| plan.image.workdir.clone()),
         user: plan.job.user,
         isolation: plan.isolation,
         resources: plan.job.resources,
         deadline_seconds: plan.job.timeout_seconds.saturating_add(INIT_GRACE_SECONDS),
         files: pod.files.clone(),
     };
-    let id = backend.prepare(&spec).await.map_err(|e| failure("engine", &e))?;
+    let id = backend
+        .prepare(&spec)
+        .await
+        .map_err(|e| failure("engine", &e))?;
     *workload = Some(id.clone());
     if ends.is_asked() || events.is_closed() {
-        return Err(Failure::new("cancelled", "the run was cancelled before it started"));
+        return Err(Failure::new(
+            "cancelled",
+            "the run was cancelled before it started",
+        ));
     }
     let started = Started {
         network: pod.network.id.clone(),
@@ -226,11 +291,22 @@ async fn live(
         image: plan.image.id.clone(),
     };
     let _ = events.send(Event::Started(started)).await;
-    let output = backend.start(&id).await.map_err(|e| failure("engine", &e))?;
+    let output = backend
+        .start(&id)
+        .await
+        .map_err(|e| failure("engine", &e))?;
     runner.runs.running(&plan.run);
     let meter = Meter::new(runner.config.limits.output_bytes);
     let timeout = Duration::from_secs(plan.job.timeout_seconds);
-    Watch { runner, id: &id, ends, events, meter }.until_end(output, timeout).await
+    Watch {
+        runner,
+        id: &id,
+        ends,
+        events,
+        meter,
+    }
+    .until_end(output, timeout)
+    .await
 }
 
 /// Watches a started workload.
@@ -243,7 +319,11 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    async fn until_end(mut self, mut output: Output, timeout: Duration) -> Result<(Exit, EndReason), Failure> {
+    async fn until_end(
+        mut self,
+        mut output: Output,
+        timeout: Duration,
+    ) -> Result<(Exit, EndReason), Failure> {
         let backend = self.runner.pods.backend.clone();
         let mut ended = backend.wait(self.id);
         let mut stop_at = Instant::now() + timeout;
@@ -283,16 +363,30 @@ impl Watch<'_> {
                 },
             }
         };
-        let patience = if reason.is_none() { stop_at.max(Instant::now() + SLOW_READER) } else { Instant::now() + LAST_OUTPUT };
+        let patience = if reason.is_none() {
+            stop_at.max(Instant::now() + SLOW_READER)
+        } else {
+            Instant::now() + LAST_OUTPUT
+        };
         self.pass_rest(waiting, output, more, patience).await;
         let exit = exit.map_err(|e| failure("engine", &e))?;
-        let by_itself = if exit.out_of_memory && exit.code != 0 { EndReason::OutOfMemory } else { EndReason::Exited };
+        let by_itself = if exit.out_of_memory && exit.code != 0 {
+            EndReason::OutOfMemory
+        } else {
+            EndReason::Exited
+        };
         Ok((exit, reason.unwrap_or(by_itself)))
     }
 
     /// Passes on what is still in buffers. Nothing runs any more, so a reader gets time; but one that never reads must
     /// not keep a network alive, and the engine may hold the pipe open.
-    async fn pass_rest(&mut self, waiting: VecDeque<Event>, mut output: Output, more: bool, until: Instant) {
+    async fn pass_rest(
+        &mut self,
+        waiting: VecDeque<Event>,
+        mut output: Output,
+        more: bool,
+        until: Instant,
+    ) {
         let (events, ends, meter) = (self.events, self.ends, &mut self.meter);
         let rest = async {
             for event in waiting {
@@ -327,7 +421,11 @@ impl Watch<'_> {
 }
 
 /// The undo stack, in reverse. The network goes only after the last process of the workload.
-async fn clean_up(runner: &Runner, pod: Pod, workload: Option<SandboxId>) -> (Summary, Vec<String>) {
+async fn clean_up(
+    runner: &Runner,
+    pod: Pod,
+    workload: Option<SandboxId>,
+) -> (Summary, Vec<String>) {
     let mut leftovers = Vec::new();
     if let Some(id) = workload {
         if let Err(error) = runner.pods.backend.remove(&id).await {

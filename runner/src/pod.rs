@@ -92,14 +92,31 @@ impl From<PodError> for Failure {
             PodError::Sandbox(source) => ("engine", source.hint(), Vec::new()),
             PodError::Gateway { source, .. } => {
                 let problem = source.problem();
-                let policy = problem.is_some_and(|p| matches!(p.code.as_str(), "policy_invalid" | "not_enforced_yet"));
+                let policy = problem.is_some_and(|p| {
+                    matches!(p.code.as_str(), "policy_invalid" | "not_enforced_yet")
+                });
                 let mistakes = problem.map(|p| p.mistakes.clone()).unwrap_or_default();
-                (if policy { "policy" } else { "gateway" }, source.hint(), mistakes)
+                (
+                    if policy { "policy" } else { "gateway" },
+                    source.hint(),
+                    mistakes,
+                )
             }
-            PodError::NoSuchPreset(_) => ("policy", Some("`sallyport policy presets` lists them".to_owned()), Vec::new()),
-            PodError::Folder { .. } | PodError::Handover(_) | PodError::OtherPolicy { .. } => ("internal", None, Vec::new()),
+            PodError::NoSuchPreset(_) => (
+                "policy",
+                Some("`sallyport policy presets` lists them".to_owned()),
+                Vec::new(),
+            ),
+            PodError::Folder { .. } | PodError::Handover(_) | PodError::OtherPolicy { .. } => {
+                ("internal", None, Vec::new())
+            }
         };
-        Self { code: code.to_owned(), message: error.to_string(), hint, mistakes }
+        Self {
+            code: code.to_owned(),
+            message: error.to_string(),
+            hint,
+            mistakes,
+        }
     }
 }
 
@@ -129,14 +146,22 @@ pub struct Pods {
 
 impl Pods {
     /// Wires a pod for a run; when it fails, nothing is left, or the leftovers are logged and the reaper's.
-    pub async fn wire(&self, run: &RunId, workspace: &str, policy: &PolicySource) -> Result<Pod, PodError> {
+    pub async fn wire(
+        &self,
+        run: &RunId,
+        workspace: &str,
+        policy: &PolicySource,
+    ) -> Result<Pod, PodError> {
         let wanted = job_policy_hash(policy)?;
         let mut parts = Parts::default();
         match self.wire_parts(run, workspace, policy, &mut parts).await {
             Ok(pod) if pod.network.job_policy == wanted => Ok(pod),
             other => {
                 let error = match other {
-                    Ok(pod) => PodError::OtherPolicy { wanted, got: pod.network.job_policy },
+                    Ok(pod) => PodError::OtherPolicy {
+                        wanted,
+                        got: pod.network.job_policy,
+                    },
                     Err(error) => error,
                 };
                 let leftovers = self.clear(run, &parts).await;
@@ -157,10 +182,18 @@ impl Pods {
     ) -> Result<Pod, PodError> {
         let folder = self.folder_of(run);
         let made = make_folder(&folder).and_then(|()| listen_once(&folder.join(SOCKET)));
-        let listener = made.map_err(|source| PodError::Folder { path: folder.clone(), source })?;
-        let spec = HolderSpec { run: run.clone(), socket: folder.join(SOCKET) };
+        let listener = made.map_err(|source| PodError::Folder {
+            path: folder.clone(),
+            source,
+        })?;
+        let spec = HolderSpec {
+            run: run.clone(),
+            socket: folder.join(SOCKET),
+        };
         parts.holder = Some(self.backend.hold(&spec).await?);
-        let namespace = receive_namespace(listener).await.map_err(PodError::Handover)?;
+        let namespace = receive_namespace(listener)
+            .await
+            .map_err(PodError::Handover)?;
         let _ = std::fs::remove_file(folder.join(SOCKET));
         let id = network_id(run);
         let request = AttachRequest {
@@ -174,21 +207,49 @@ impl Pods {
         if let Some(id) = id {
             self.records.watch(id);
         }
-        let gateway = |source| PodError::Gateway { act: "attaching the sandbox's network", source };
-        let network = self.gateway.attach(&request, namespace).await.map_err(gateway)?;
+        let gateway = |source| PodError::Gateway {
+            act: "attaching the sandbox's network",
+            source,
+        };
+        let network = self
+            .gateway
+            .attach(&request, namespace)
+            .await
+            .map_err(gateway)?;
         parts.attached = true;
-        let files = write_files(&folder, &network).map_err(|source| PodError::Folder { path: folder, source })?;
-        let holder = parts.holder.clone().ok_or_else(|| PodError::Handover(io::ErrorKind::NotFound.into()))?;
-        Ok(Pod { run: run.clone(), holder, network, files })
+        let files = write_files(&folder, &network).map_err(|source| PodError::Folder {
+            path: folder,
+            source,
+        })?;
+        let holder = parts
+            .holder
+            .clone()
+            .ok_or_else(|| PodError::Handover(io::ErrorKind::NotFound.into()))?;
+        Ok(Pod {
+            run: run.clone(),
+            holder,
+            network,
+            files,
+        })
     }
 
     /// Gives a pooled pod its job's policy; the reply is the acknowledgement.
     pub async fn assign(&self, pod: &mut Pod, policy: &PolicySource) -> Result<(), PodError> {
         let wanted = job_policy_hash(policy)?;
-        let gateway = |source| PodError::Gateway { act: "assigning the policy", source };
-        let replaced: PolicyReplaced = self.gateway.replace_policy(&pod.network.id, policy).await.map_err(gateway)?;
+        let gateway = |source| PodError::Gateway {
+            act: "assigning the policy",
+            source,
+        };
+        let replaced: PolicyReplaced = self
+            .gateway
+            .replace_policy(&pod.network.id, policy)
+            .await
+            .map_err(gateway)?;
         if replaced.job_policy != wanted {
-            return Err(PodError::OtherPolicy { wanted, got: replaced.job_policy });
+            return Err(PodError::OtherPolicy {
+                wanted,
+                got: replaced.job_policy,
+            });
         }
         pod.network.policy = replaced.policy;
         pod.network.job_policy = replaced.job_policy;
@@ -198,7 +259,14 @@ impl Pods {
 
     /// Releases a pod whose workload is gone. Returns what could not be undone.
     pub async fn release(&self, pod: Pod) -> Vec<String> {
-        self.clear(&pod.run, &Parts { holder: Some(pod.holder), attached: true }).await
+        self.clear(
+            &pod.run,
+            &Parts {
+                holder: Some(pod.holder),
+                attached: true,
+            },
+        )
+        .await
     }
 
     async fn clear(&self, run: &RunId, parts: &Parts) -> Vec<String> {
@@ -228,7 +296,9 @@ impl Pods {
     pub fn remove_folder(&self, run: &RunId) -> Option<String> {
         let folder = self.folder_of(run);
         match std::fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Some(format!("{}: {error}", folder.display())),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Some(format!("{}: {error}", folder.display()))
+            }
             _ => None,
         }
     }
@@ -246,7 +316,9 @@ pub fn network_id(run: &RunId) -> Option<NetworkId> {
 /// The hash of the job policy's own text, which the gateway must acknowledge.
 pub fn job_policy_hash(policy: &PolicySource) -> Result<PolicyHash, PodError> {
     match policy {
-        PolicySource::Document { text, .. } => Ok(PolicyHash(Sha256::digest(text.as_bytes()).into())),
+        PolicySource::Document { text, .. } => {
+            Ok(PolicyHash(Sha256::digest(text.as_bytes()).into()))
+        }
         PolicySource::Preset(name) => netpolicy::document::preset(name)
             .map(|policy| policy.hash)
             .ok_or_else(|| PodError::NoSuchPreset(name.clone())),
@@ -255,7 +327,10 @@ pub fn job_policy_hash(policy: &PolicySource) -> Result<PolicyHash, PodError> {
 
 fn make_folder(folder: &Path) -> io::Result<()> {
     // Only the engine, which is root, may look inside: the one-use socket is open to every user.
-    std::fs::DirBuilder::new().mode(0o700).recursive(true).create(folder)?;
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(folder)?;
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))
 }
 
@@ -275,11 +350,15 @@ async fn receive_namespace(listener: UnixListener) -> io::Result<OwnedFd> {
         carrier.read_exact(&mut byte).await?;
         match descriptor.take() {
             Received::One(namespace) => Ok(namespace),
-            Received::Nothing | Received::TooMany => Err(io::Error::other("the holder did not send exactly one descriptor")),
+            Received::Nothing | Received::TooMany => Err(io::Error::other(
+                "the holder did not send exactly one descriptor",
+            )),
         }
     };
     let late = || io::Error::new(io::ErrorKind::TimedOut, "the holder sent nothing");
-    tokio::time::timeout(HANDOVER_PATIENCE, receive).await.unwrap_or_else(|_| Err(late()))
+    tokio::time::timeout(HANDOVER_PATIENCE, receive)
+        .await
+        .unwrap_or_else(|_| Err(late()))
 }
 
 fn write_files(folder: &Path, network: &NetworkView) -> io::Result<PodFiles> {
@@ -301,7 +380,10 @@ fn write_readable(path: &Path, text: &str) -> io::Result<()> {
 
 /// `ndots:1`: a name with a dot is asked for as it is; there is no search list for anything else.
 fn resolv_conf(network: &NetworkView) -> String {
-    format!("nameserver {}\nnameserver {}\noptions ndots:1\n", network.service_v4, network.service_v6)
+    format!(
+        "nameserver {}\nnameserver {}\noptions ndots:1\n",
+        network.service_v4, network.service_v6
+    )
 }
 
 /// The broker has a fixed entry, so that no answer of anyone can move it.
@@ -309,7 +391,10 @@ fn hosts(network: &NetworkView) -> String {
     let line = |address: IpAddr, names: &str| format!("{address}\t{names}\n");
     [
         line([127, 0, 0, 1].into(), "localhost"),
-        line(std::net::Ipv6Addr::LOCALHOST.into(), "localhost ip6-localhost ip6-loopback"),
+        line(
+            std::net::Ipv6Addr::LOCALHOST.into(),
+            "localhost ip6-localhost ip6-loopback",
+        ),
         line(network.v4.into(), "sandbox"),
         line(network.v6.into(), "sandbox"),
         line(network.service_v4.into(), "broker.sallyport.internal"),

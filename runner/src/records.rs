@@ -50,7 +50,9 @@ impl Records {
         };
         // Too late is not an error: the summary says that it is incomplete.
         let _ = tokio::time::timeout(LAST_ENTRY, over).await;
-        self.with(|tallies| tallies.remove(network)).map(|tally| tally.summary()).unwrap_or_default()
+        self.with(|tallies| tallies.remove(network))
+            .map(|tally| tally.summary())
+            .unwrap_or_default()
     }
 
     /// Drops a tally that nobody will ask for.
@@ -59,7 +61,9 @@ impl Records {
     }
 
     fn count(&self, line: &Line) {
-        let Some(network) = network_of(&line.entry) else { return };
+        let Some(network) = network_of(&line.entry) else {
+            return;
+        };
         self.with(|tallies| {
             if let Some(tally) = tallies.get_mut(network) {
                 tally.add(&line.entry);
@@ -79,7 +83,11 @@ impl Records {
         }
     }
 
-    async fn follow_once(&self, gateway: &Client, after: &mut Option<u64>) -> Result<(), ClientError> {
+    async fn follow_once(
+        &self,
+        gateway: &Client,
+        after: &mut Option<u64>,
+    ) -> Result<(), ClientError> {
         let start = match *after {
             Some(seen) => seen,
             None => gateway.health().await?.head,

@@ -111,10 +111,23 @@ impl Tally {
     }
 
     fn denied(&mut self, outcome: Outcome, denied: &Denied, count: u64) {
-        self.group(outcome, &denied.subject, Some(denied.reason), denied.by.as_ref(), count);
+        self.group(
+            outcome,
+            &denied.subject,
+            Some(denied.reason),
+            denied.by.as_ref(),
+            count,
+        );
     }
 
-    fn group(&mut self, outcome: Outcome, subject: &Subject, reason: Option<Reason>, by: Option<&DecidedBy>, count: u64) {
+    fn group(
+        &mut self,
+        outcome: Outcome,
+        subject: &Subject,
+        reason: Option<Reason>,
+        by: Option<&DecidedBy>,
+        count: u64,
+    ) {
         let key = key(outcome, subject, reason);
         if self.groups.len() >= MOST_GROUPS && !self.groups.contains_key(&key) {
             self.left_out = self.left_out.saturating_add(1);

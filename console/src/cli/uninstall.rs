@@ -70,14 +70,17 @@ fn folders(config: &Config, purge: bool) -> Vec<PathBuf> {
 
 fn remove(leftover: &Leftover) -> std::io::Result<()> {
     match leftover {
-        Leftover::Namespace(path) => {
-            // mounted more than once when a crash came between
-            while umount2(path, MntFlags::MNT_DETACH).is_ok() {}
-            std::fs::remove_file(path)
-        }
+        Leftover::Namespace(path) => remove_namespace(path),
         Leftover::Socket(path) => std::fs::remove_file(path),
         Leftover::Container(engine, container) => engine.remove(container),
     }
+}
+
+/// Takes the name of a gateway's namespace away; with its last link the kernel removes it.
+pub fn remove_namespace(path: &Path) -> std::io::Result<()> {
+    // mounted more than once when a crash came between
+    while umount2(path, MntFlags::MNT_DETACH).is_ok() {}
+    std::fs::remove_file(path)
 }
 
 fn report(removals: &[Removal], arguments: &Arguments, format: Format) -> Verdict {

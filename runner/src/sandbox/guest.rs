@@ -16,7 +16,10 @@ static SALLY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sally"));
 /// Sixteen hex digits that name this very helper.
 pub fn stamp() -> String {
     let digest = Sha256::digest(SALLY);
-    digest.iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    digest
+        .iter()
+        .take(8)
+        .fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// Writes the helper below `folder`, if it is not there yet, and returns its path.

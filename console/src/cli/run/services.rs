@@ -37,9 +37,35 @@ struct Noted {
     started: u64,
 }
 
+/// What a gateway leaves when it stops, so that its networks outlive it: nothing to keep when there are none.
+#[derive(Clone, Debug)]
+struct Traces {
+    namespace: PathBuf,
+    networks: PathBuf,
+}
+
+impl Traces {
+    fn of(config: &Config) -> Self {
+        let namespace = Path::new("/run/netns").join(&config.gateway.namespace);
+        Self { namespace, networks: config.gateway.run_dir.join("networks") }
+    }
+
+    fn remove(&self) {
+        // somebody may have attached a network of their own meanwhile: it stays, closed, until a gateway is back
+        let empty = std::fs::read_dir(&self.networks).map_or(true, |mut entries| entries.next().is_none());
+        if empty && self.namespace.exists() {
+            if let Err(error) = crate::cli::uninstall::remove_namespace(&self.namespace) {
+                show::note(format_args!("sallyport: removing {}: {error}", self.namespace.display()));
+            }
+        }
+    }
+}
+
 /// The right to use gateway and runner; give it back with [`Services::release`].
 pub struct Services {
     folder: PathBuf,
+    /// The started gateway's namespace and the state of its networks.
+    traces: Traces,
     users: Option<Flock<File>>,
     children: Vec<Child>,
 }
@@ -51,7 +77,7 @@ impl Services {
             // also when an earlier run started them: the lock keeps them for this one
             let folder = folder(config);
             if !folder.join("children.json").exists() {
-                return Ok(Self { folder, users: None, children: Vec::new() });
+                return Ok(Self { folder, traces: Traces::of(config), users: None, children: Vec::new() });
             }
         }
         let folder = folder(config);
@@ -59,7 +85,7 @@ impl Services {
             .map_err(|e| Failure::new(format!("making {}: {e}", folder.display())).hint("start a gateway and a runner, or run this as root"))?;
         let starting = lock(&folder.join("starting"), FlockArg::LockExclusiveNonblock, LONGEST_START).await?;
         let users = lock(&folder.join("users"), FlockArg::LockSharedNonblock, LONGEST_START).await?;
-        let mut services = Self { folder, users: Some(users), children: Vec::new() };
+        let mut services = Self { folder, traces: Traces::of(config), users: Some(users), children: Vec::new() };
         let started = services.start_missing(config, file, quiet).await;
         drop(starting);
         match started {
@@ -168,10 +194,14 @@ impl Services {
             return;
         };
         // the runner first: its runs and holders leave through the gateway
+        let noted = self.noted();
         for role in ["runner", "gateway"] {
-            for noted in self.noted().into_iter().filter(|n| n.role == role) {
-                self.stop(&noted).await;
+            for noted in noted.iter().filter(|n| n.role == role) {
+                self.stop(noted).await;
             }
+        }
+        if noted.iter().any(|n| n.role == "gateway") {
+            self.traces.remove();
         }
         if let Err(error) = self.note(&self.noted()) {
             show::note(format_args!("sallyport: noting what still runs: {error}"));
@@ -287,6 +317,7 @@ mod tests {
         crate::cli::wait(async {
             let user = async || Services {
                 folder: folder.clone(),
+                traces: Traces { namespace: folder.join("none"), networks: folder.join("networks") },
                 users: Some(lock(&folder.join("users"), FlockArg::LockSharedNonblock, Duration::ZERO).await.unwrap()),
                 children: Vec::new(),
             };
