@@ -158,7 +158,7 @@ fn bodies_of_both_framings_pass_exactly() {
         );
         let request = [head.as_bytes(), &body].concat();
         let sent = request.clone();
-        let (_, got) = tokio::join!(write(&mut client, &sent), read(&mut server, request.len()));
+        let ((), got) = tokio::join!(write(&mut client, &sent), read(&mut server, request.len()));
         assert!(got == request);
         let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nT: v\r\n\r\n";
         write(&mut server, chunked).await;

@@ -11,7 +11,7 @@ use crate::detect::Head;
 use crate::detect::http::{HeadError, Target};
 use crate::limits::FlowSlot;
 use crate::listen::deny::Answer;
-use crate::listen::flow::{self, Origin, Reach, Unreached, explain};
+use crate::listen::flow::{self, Origin, Reach, Unreached, explain, unless_ended};
 use crate::listen::record::destination_text;
 use crate::network::flows::FlowGuard;
 use crate::relay::http::exchange::{Exchange, Next};
@@ -69,7 +69,8 @@ pub(super) async fn run(visit: Visit, client: &mut Reader<'_>, first: Head) -> L
         }
     };
     if let Some(upstream) = upstream {
-        close(&origin, upstream, &End::ClientClosed);
+        let end = upstream.guard.flow.cause().map_or(End::ClientClosed, End::Cause);
+        close(&origin, upstream, &end);
     }
     last
 }
@@ -81,8 +82,9 @@ async fn next(
     upstream: &mut Option<Upstream>,
 ) -> Result<Head, Last> {
     if client.ahead.is_empty() {
+        let ended = &origin.network.ended;
         let filled = match upstream.as_ref().map(|u| u.guard.flow.clone()) {
-            None => client.fill().await,
+            None => unless_ended(ended, client.fill()).await.unwrap_or(Ok(0)),
             Some(flow) => tokio::select! {
                 () = flow.cut.cancelled() => Ok(0),
                 filled = client.fill() => filled,
