@@ -157,13 +157,13 @@ impl RunnerConfig {
                 ));
             }
         }
-        if let EngineChoice::Socket(path) = &self.engine {
-            if !path.is_absolute() {
-                mistakes.push(
-                    "runner.engine: `auto`, `docker`, `podman` or the absolute path of a socket"
-                        .to_owned(),
-                );
-            }
+        if let EngineChoice::Socket(path) = &self.engine
+            && !path.is_absolute()
+        {
+            mistakes.push(
+                "runner.engine: `auto`, `docker`, `podman` or the absolute path of a socket"
+                    .to_owned(),
+            );
         }
         self.limits.add_mistakes(&mut mistakes);
         mistakes

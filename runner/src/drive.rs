@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::Runner;
+use crate::image::ImageError;
 use crate::job::Job;
 use crate::output::Meter;
 use crate::pod::{Pod, PodError};
@@ -76,17 +77,11 @@ async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result
         )
         .hint(hint));
     }
-    let (pooled, run, reserved) = match runner.pool.take(&job.workspace, &runner.runs) {
-        Some((pod, reserved)) => {
-            let run = pod.run.clone();
-            (Some(pod), run, reserved)
-        }
-        None => {
-            let run = RunId::allot();
-            let reserved = runner.runs.reserve(&run);
-            (None, run, reserved)
-        }
-    };
+    let (pooled, reserved) = runner.pool.take(&job.workspace, &runner.runs).unzip();
+    let run = pooled
+        .as_ref()
+        .map_or_else(RunId::allot, |pod: &Pod| pod.run.clone());
+    let reserved = reserved.unwrap_or_else(|| runner.runs.reserve(&run));
     let view = RunView {
         run: run.clone(),
         state: RunState::Preparing,
@@ -183,7 +178,7 @@ async fn prepare_image(runner: &Runner, job: &Job, events: &Events) -> Result<Im
                 .images
                 .build(runner.pods.backend.as_ref())
                 .await
-                .map_err(|e| e.into_failure())?;
+                .map_err(ImageError::into_failure)?;
             runner
                 .pods
                 .backend
@@ -403,7 +398,7 @@ impl Watch<'_> {
             _ = rest => {}
             () = tokio::time::sleep_until(until) => tracing::info!("dropping output that nobody fetched in time"),
             // Asked to end a run that has ended: whoever asks does not want the rest, unless it is why it ended.
-            _ = async { ends.asked().await; tokio::time::sleep(LAST_OUTPUT).await } => {}
+            () = async { ends.asked().await; tokio::time::sleep(LAST_OUTPUT).await } => {}
         }
     }
 
@@ -427,10 +422,10 @@ async fn clean_up(
     workload: Option<SandboxId>,
 ) -> (Summary, Vec<String>) {
     let mut leftovers = Vec::new();
-    if let Some(id) = workload {
-        if let Err(error) = runner.pods.backend.remove(&id).await {
-            leftovers.push(format!("workload {}: {error}", id.0));
-        }
+    if let Some(id) = workload
+        && let Err(error) = runner.pods.backend.remove(&id).await
+    {
+        leftovers.push(format!("workload {}: {error}", id.0));
     }
     let network = pod.network.id.clone();
     leftovers.extend(runner.pods.release(pod).await);

@@ -159,10 +159,10 @@ impl Job {
             .ok();
         check_command(&request.command, &mut mistakes);
         check_environment(&request.env, &mut mistakes);
-        if let Some(workdir) = &request.workdir {
-            if let Err(why) = check_workdir(workdir) {
-                mistakes.push(format!("workdir {workdir:?}: {why}"));
-            }
+        if let Some(workdir) = &request.workdir
+            && let Err(why) = check_workdir(workdir)
+        {
+            mistakes.push(format!("workdir {workdir:?}: {why}"));
         }
         check_total(&request, &mut mistakes);
         if !is_word(&request.workspace) {

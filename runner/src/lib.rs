@@ -48,7 +48,7 @@ use crate::sandbox::SandboxError;
 use crate::sandbox::engine::Engine;
 
 /// A stopping runner waits this long for its runs to be cleaned up; what is left then is the next start's to reap.
-const LONGEST_STOP: Duration = Duration::from_secs(60);
+const LONGEST_STOP: Duration = Duration::from_mins(1);
 
 /// Why the runner does not run.
 #[derive(Debug, thiserror::Error)]
@@ -176,7 +176,7 @@ pub async fn run(config: RunnerConfig, shutdown: CancellationToken) -> Result<()
         filling
             .pool
             .fill(&filling.pods, &filling.runs, &filling.stopping)
-            .await
+            .await;
     });
     tracing::info!(engine = runner.pods.backend.facts().name, socket = %runner.config.socket.display(), "the runner is ready");
     shutdown.cancelled().await;

@@ -274,10 +274,10 @@ impl Pods {
         if let (true, Some(id)) = (parts.attached, network_id(run)) {
             leftovers.extend(self.detach(&id).await);
         }
-        if let Some(holder) = &parts.holder {
-            if let Err(error) = self.backend.remove(holder).await {
-                leftovers.push(format!("holder {}: {error}", holder.0));
-            }
+        if let Some(holder) = &parts.holder
+            && let Err(error) = self.backend.remove(holder).await
+        {
+            leftovers.push(format!("holder {}: {error}", holder.0));
         }
         leftovers.extend(self.remove_folder(run));
         leftovers

@@ -90,7 +90,7 @@ impl Records {
     ) -> Result<(), ClientError> {
         let start = match *after {
             Some(seen) => seen,
-            None => gateway.health().await?.head,
+            None => head(gateway).await?,
         };
         let mut lines = gateway.follow_records(start).await?;
         *after = Some(start);
@@ -100,6 +100,16 @@ impl Records {
         }
         Ok(())
     }
+}
+
+/// Number of the record's last line: what is older concerns no run of this process.
+async fn head(gateway: &Client) -> Result<u64, ClientError> {
+    let counters = gateway.counters().await?;
+    let missing = || ClientError::Malformed("the counters lack `records`".to_owned());
+    counters
+        .get("records")
+        .and_then(serde_json::Value::as_u64)
+        .ok_or_else(missing)
 }
 
 fn network_of(entry: &Entry) -> Option<&NetworkId> {

@@ -32,7 +32,7 @@ use tokio::net::{TcpStream, UnixListener, UnixStream};
 /// Connections of one network at a time: a client has one, a curious program a few.
 const MOST_CONNECTIONS: usize = 16;
 /// A connection serves a question or two; one that lingers is ended.
-const LONGEST_CONNECTION: Duration = Duration::from_secs(60);
+const LONGEST_CONNECTION: Duration = Duration::from_mins(1);
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 /// Head and target are a few hundred bytes.
 const LARGEST_HEAD: usize = 16 * 1024;
@@ -45,7 +45,7 @@ pub async fn serve(listener: UnixListener, gateway: Client, tasks: Tasks) {
             Ok((stream, _)) => {
                 let (gateway, counts) = (gateway.clone(), counts.clone());
                 tasks.spawn("broker connection", async move {
-                    serve_one(stream, &gateway, &counts).await
+                    serve_one(stream, &gateway, &counts).await;
                 });
             }
             Err(error) => {

@@ -178,7 +178,7 @@ fn gvisor_runtime(flavour: Flavour, runtimes: &[String]) -> Option<Runtime> {
 fn warnings(runc: Option<&str>, info: &SystemInfo) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(version) = runc
-        .and_then(|text| numbers(text))
+        .and_then(numbers)
         .filter(|version| *version < SAFE_RUNC)
     {
         let [major, minor, patch] = version;

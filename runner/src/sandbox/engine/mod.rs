@@ -33,9 +33,9 @@ use crate::image::archive::{self, Defaults, Layer};
 use crate::job::{ImageName, check_workdir};
 
 /// Ordinary requests take milliseconds, under a storm of starts seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Loading moves a file system of hundreds of megabytes.
-const LOAD_PATIENCE: Duration = Duration::from_secs(600);
+const LOAD_PATIENCE: Duration = Duration::from_mins(10);
 
 /// The engine backend.
 #[derive(Debug)]
@@ -543,13 +543,13 @@ fn difference(
             networks.into_keys().collect::<Vec<_>>()
         ));
     }
-    if let Some(Runtime(wanted)) = runtime {
-        if host.runtime.as_ref() != Some(wanted) {
-            return Some(format!(
-                "runtime {:?} instead of {wanted:?}",
-                host.runtime.unwrap_or_default()
-            ));
-        }
+    if let Some(Runtime(wanted)) = runtime
+        && host.runtime.as_ref() != Some(wanted)
+    {
+        return Some(format!(
+            "runtime {:?} instead of {wanted:?}",
+            host.runtime.unwrap_or_default()
+        ));
     }
     if host.privileged == Some(true) {
         return Some("it is privileged".to_owned());
