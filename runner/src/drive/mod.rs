@@ -1,0 +1,321 @@
+//! Drives one run: checked job in, exactly one last event out.
+//!
+//! The journey: image, isolation class, pod (from the pool or wired now), policy acknowledged, workload prepared and
+//! inspected, started; then its output, its end, the timeout and the wish to end it, whichever comes first; then the undo
+//! stack in reverse: workload, network, holder, files. Invariant: no workload is made before its pod's network is
+//! acknowledged for exactly the job's policy. Failure stance: cleaning up always finishes and collects what failed.
+
+mod watch;
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use self::watch::Watch;
+use crate::Runner;
+use crate::image::ImageError;
+use crate::job::Job;
+use crate::output::Meter;
+use crate::pod::{Pod, PodError};
+use crate::run::{EndReason, Event, Failure, RunId, Started};
+use crate::runs::{Ends, Reserved, RunState, RunView};
+use crate::sandbox::{Exit, ImageFacts, Isolation, SandboxError, SandboxId, WorkloadSpec};
+use crate::summary::Summary;
+
+/// The guest's own deadline comes this much after ours: it is for when everything of ours is gone.
+const INIT_GRACE_SECONDS: u64 = 300;
+
+/// Where a run's events go. When nobody listens any more, the run is cancelled.
+pub type Events = mpsc::Sender<Event>;
+
+/// Runs a job to its end.
+pub async fn drive(runner: &Runner, job: Job, events: Events) {
+    let last = match start_and_follow(runner, &job, &events).await {
+        Ok(done) => {
+            let ended = Event::Ended {
+                code: done.code,
+                reason: done.reason,
+                leftovers: done.leftovers,
+            };
+            vec![Event::Flows(done.summary), ended]
+        }
+        Err(failure) => vec![Event::Failed(failure)],
+    };
+    for event in last {
+        // Nobody listening is no failure of the run.
+        let _ = events.send(event).await;
+    }
+}
+
+/// A run that was started, over and cleaned up.
+struct Done {
+    code: i64,
+    reason: EndReason,
+    summary: Summary,
+    leftovers: Vec<String>,
+}
+
+async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result<Done, Failure> {
+    let image = prepare_image(runner, job, events).await?;
+    let isolation = choose(runner, job)?;
+    let command = if job.command.is_empty() {
+        image.command.clone()
+    } else {
+        job.command.clone()
+    };
+    if command.is_empty() {
+        let hint = Some("give one after `--`".to_owned());
+        return Err(Failure::new(
+            "bad_request",
+            format!("image {} names no command", job.image),
+        )
+        .hint(hint));
+    }
+    let (pooled, reserved) = runner.pool.take(&job.workspace, &runner.runs).unzip();
+    let run = pooled
+        .as_ref()
+        .map_or_else(RunId::allot, |pod: &Pod| pod.run.clone());
+    let reserved = reserved.unwrap_or_else(|| runner.runs.reserve(&run));
+    let view = RunView {
+        run: run.clone(),
+        state: RunState::Preparing,
+        image: job.image.to_string(),
+        program: command.first().cloned().unwrap_or_default(),
+        workspace: job.workspace.clone(),
+    };
+    let claim = Claim {
+        pooled,
+        reserved,
+        view,
+    };
+    let plan = Plan {
+        job,
+        run: run.clone(),
+        image,
+        isolation,
+        command,
+    };
+    let outcome = follow(runner, claim, &plan, events).await;
+    let state = match &outcome {
+        Ok(done) => RunState::Ended {
+            code: done.code,
+            reason: done.reason,
+        },
+        Err(failure) => RunState::Failed {
+            message: failure.message.clone(),
+        },
+    };
+    runner.runs.leave(&run, state);
+    outcome
+}
+
+/// A run id with what the pool gave for it.
+struct Claim<'a> {
+    pooled: Option<Pod>,
+    reserved: Reserved<'a>,
+    view: RunView,
+}
+
+/// Everything that is decided about a run before anything of it exists.
+struct Plan<'a> {
+    job: &'a Job,
+    run: RunId,
+    image: ImageFacts,
+    isolation: Isolation,
+    command: Vec<String>,
+}
+
+async fn follow(
+    runner: &Runner,
+    claim: Claim<'_>,
+    plan: &Plan<'_>,
+    events: &Events,
+) -> Result<Done, Failure> {
+    let entered = runner.runs.enter(claim.view);
+    drop(claim.reserved);
+    let ends = match entered {
+        Ok(ends) => ends,
+        Err(busy) => {
+            release_unused(runner, claim.pooled).await;
+            let hint = Some("wait for a run to end, or raise `runner.max_runs`".to_owned());
+            return Err(Failure::new("busy", busy.to_string()).hint(hint));
+        }
+    };
+    // Asked after entering: whoever stops the runner ends every run that was entered before.
+    if runner.is_stopping() {
+        release_unused(runner, claim.pooled).await;
+        return Err(Failure::new("cancelled", "the runner is stopping"));
+    }
+    // A caller that is gone already is noticed at the first output.
+    let _ = events
+        .send(Event::Accepted {
+            run: plan.run.clone(),
+        })
+        .await;
+    let pod = pod(runner, claim.pooled, plan).await?;
+    let mut workload = None;
+    let ended = live(runner, &pod, plan, &mut workload, &ends, events).await;
+    let (summary, leftovers) = clean_up(runner, pod, workload).await;
+    for leftover in &leftovers {
+        tracing::warn!(run.id = %plan.run, leftover, "cleaning up after a run");
+    }
+    let (exit, reason) = ended?;
+    Ok(Done {
+        code: reason.exit_code(exit.code),
+        reason,
+        summary,
+        leftovers,
+    })
+}
+
+async fn prepare_image(runner: &Runner, job: &Job, events: &Events) -> Result<ImageFacts, Failure> {
+    match runner.pods.backend.image(&job.image).await {
+        Err(SandboxError::NoSuchImage(name)) if crate::image::is_ours(&name) => {
+            let step = "building the sandbox image (once, one to two minutes)".to_owned();
+            let _ = events.send(Event::Preparing { step }).await;
+            runner
+                .images
+                .build(runner.pods.backend.as_ref())
+                .await
+                .map_err(ImageError::into_failure)?;
+            runner
+                .pods
+                .backend
+                .image(&job.image)
+                .await
+                .map_err(|e| failure("image", &e))
+        }
+        Err(error @ (SandboxError::NoSuchImage(_) | SandboxError::ImageRefused { .. })) => {
+            Err(failure("image", &error))
+        }
+        other => other.map_err(|e| failure("engine", &e)),
+    }
+}
+
+/// The class that the job requires, or the strongest that the host has.
+fn choose(runner: &Runner, job: &Job) -> Result<Isolation, Failure> {
+    let has = &runner.pods.backend.facts().isolation;
+    let chosen = match job.isolation.required() {
+        Some(required) if has.contains(&required) => Ok(required),
+        Some(required) => Err(required),
+        None => has.iter().max().copied().ok_or(Isolation::Hardened),
+    };
+    chosen.map_err(|missing| failure("isolation", &SandboxError::NoSuchIsolation(missing)))
+}
+
+fn failure(code: &str, error: &SandboxError) -> Failure {
+    Failure::new(code, error.to_string()).hint(error.hint())
+}
+
+/// The pooled pod under the job's policy, or a fresh one.
+async fn pod(runner: &Runner, pooled: Option<Pod>, plan: &Plan<'_>) -> Result<Pod, PodError> {
+    if let Some(mut pod) = pooled {
+        match runner.pods.assign(&mut pod, &plan.job.policy).await {
+            Ok(()) => return Ok(pod),
+            Err(error) => {
+                let refused = matches!(&error, PodError::Gateway { source, .. } if source.problem().is_some_and(|p| p.code != "not_found"));
+                release_unused(runner, Some(pod)).await;
+                if refused || matches!(error, PodError::NoSuchPreset(_)) {
+                    return Err(error);
+                }
+                tracing::info!(%error, "a pooled sandbox was of no use");
+            }
+        }
+    }
+    runner
+        .pods
+        .wire(&plan.run, &plan.job.workspace, &plan.job.policy)
+        .await
+}
+
+async fn release_unused(runner: &Runner, pod: Option<Pod>) {
+    if let Some(pod) = pod {
+        runner.records.forget(&pod.network.id);
+        let leftovers = runner.pods.release(pod).await;
+        if !leftovers.is_empty() {
+            tracing::warn!(?leftovers, "releasing an unused pod");
+        }
+    }
+}
+
+/// From a wired pod to the workload's end. `workload` is set as soon as there is something to remove.
+async fn live(
+    runner: &Runner,
+    pod: &Pod,
+    plan: &Plan<'_>,
+    workload: &mut Option<SandboxId>,
+    ends: &Ends,
+    events: &Events,
+) -> Result<(Exit, EndReason), Failure> {
+    let backend = &runner.pods.backend;
+    let spec = WorkloadSpec {
+        run: plan.run.clone(),
+        holder: pod.holder.clone(),
+        image_id: plan.image.id.clone(),
+        command: plan.command.clone(),
+        env: plan.job.env.clone(),
+        workdir: plan
+            .job
+            .workdir
+            .clone()
+            .unwrap_or_else(|| plan.image.workdir.clone()),
+        user: plan.job.user,
+        isolation: plan.isolation,
+        resources: plan.job.resources,
+        deadline_seconds: plan.job.timeout_seconds.saturating_add(INIT_GRACE_SECONDS),
+        files: pod.files.clone(),
+    };
+    let id = backend
+        .prepare(&spec)
+        .await
+        .map_err(|e| failure("engine", &e))?;
+    *workload = Some(id.clone());
+    if ends.is_asked() || events.is_closed() {
+        return Err(Failure::new(
+            "cancelled",
+            "the run was cancelled before it started",
+        ));
+    }
+    let started = Started {
+        network: pod.network.id.clone(),
+        policy: pod.network.policy,
+        job_policy: pod.network.job_policy,
+        isolation: plan.isolation,
+        engine: backend.facts().name.clone(),
+        image: plan.image.id.clone(),
+    };
+    let _ = events.send(Event::Started(started)).await;
+    let output = backend
+        .start(&id)
+        .await
+        .map_err(|e| failure("engine", &e))?;
+    runner.runs.running(&plan.run);
+    let meter = Meter::new(runner.config.limits.output_bytes);
+    let timeout = Duration::from_secs(plan.job.timeout_seconds);
+    Watch {
+        runner,
+        id: &id,
+        ends,
+        events,
+        meter,
+    }
+    .until_end(output, timeout)
+    .await
+}
+
+/// The undo stack, in reverse. The network goes only after the last process of the workload.
+async fn clean_up(
+    runner: &Runner,
+    pod: Pod,
+    workload: Option<SandboxId>,
+) -> (Summary, Vec<String>) {
+    let mut leftovers = Vec::new();
+    if let Some(id) = workload
+        && let Err(error) = runner.pods.backend.remove(&id).await
+    {
+        leftovers.push(format!("workload {}: {error}", id.0));
+    }
+    let network = pod.network.id.clone();
+    leftovers.extend(runner.pods.release(pod).await);
+    (runner.records.conclude(&network).await, leftovers)
+}
