@@ -3,7 +3,11 @@
 //! Without an argument datagrams come from memory: what is measured is the door alone (parse, decide, judge, lease,
 //! write), on one thread. With `socket` the door serves loopback for ten seconds on the printed address, for a load
 //! generator that asks for `n0.ok.net` to `n99.ok.net` as 127.0.0.1.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement, run by hand")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a measurement, run by hand"
+)]
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -45,7 +49,10 @@ impl Datagrams for Memory {
     async fn receive(&self, batch: &mut Batch) -> io::Result<()> {
         let count = batch.slots().len();
         for (slot, question) in batch.slots().iter_mut().zip(self.questions.iter().cycle()) {
-            slot.buffer.get_mut(..question.len()).unwrap().copy_from_slice(question);
+            slot.buffer
+                .get_mut(..question.len())
+                .unwrap()
+                .copy_from_slice(question);
             slot.length = question.len();
             slot.source = ([127, 0, 0, 1], 40000).into();
             slot.asked = ([198, 18, 0, 1], 53).into();
@@ -56,7 +63,10 @@ impl Datagrams for Memory {
     }
 
     fn send(&self, replies: &[Outgoing]) {
-        let good = replies.iter().filter(|reply| reply.bytes.get(7) == Some(&1)).count();
+        let good = replies
+            .iter()
+            .filter(|reply| reply.bytes.get(7) == Some(&1))
+            .count();
         self.answered.fetch_add(good as u64, Ordering::Relaxed);
     }
 }
@@ -70,7 +80,9 @@ impl Datagrams for Plain {
             self.0.readable().await?;
             let mut count = 0;
             for slot in batch.slots() {
-                let Ok((length, source)) = self.0.try_recv_from(&mut slot.buffer) else { break };
+                let Ok((length, source)) = self.0.try_recv_from(&mut slot.buffer) else {
+                    break;
+                };
                 (slot.length, slot.source, slot.asked) = (length, source, self.1);
                 count += 1;
             }
@@ -91,7 +103,10 @@ impl Datagrams for Plain {
 fn question(n: usize) -> Vec<u8> {
     let mut message = Message::new(7, MessageType::Query, OpCode::Query);
     message.metadata.recursion_desired = true;
-    message.add_query(Query::query(Name::from_ascii(format!("n{n}.ok.net.")).unwrap(), RecordType::A));
+    message.add_query(Query::query(
+        Name::from_ascii(format!("n{n}.ok.net.")).unwrap(),
+        RecordType::A,
+    ));
     message.set_edns(Edns::new());
     message.to_vec().unwrap()
 }
@@ -107,18 +122,30 @@ async fn upstream(socket: UdpSocket) {
             let data = RData::A(A::new(93, 184, 216, 34));
             message.add_answer(Record::from_rdata(asked.name, 300, data));
         }
-        socket.send_to(&message.to_vec().unwrap(), from).await.unwrap();
+        socket
+            .send_to(&message.to_vec().unwrap(), from)
+            .await
+            .unwrap();
     }
 }
 
 fn network(dir: &std::path::Path) -> Arc<Network> {
-    let text = "policy: bench\ndescription: measured\nnetwork: domains\nallow:\n  - host: \"*.ok.net\"\n";
+    let text =
+        "policy: bench\ndescription: measured\nnetwork: domains\nallow:\n  - host: \"*.ok.net\"\n";
     let policy = netpolicy::document::parse("bench.yaml", text, None).unwrap();
     let key = [1; 16];
-    let pools = LeasePools { v4: "198.19.0.0/16".parse().unwrap(), v6: "fd00:0:0:1::/64".parse().unwrap(), key };
+    let pools = LeasePools {
+        v4: "198.19.0.0/16".parse().unwrap(),
+        v6: "fd00:0:0:1::/64".parse().unwrap(),
+        key,
+    };
     let limits = policy.limits.clone();
     let layers = vec![(LayerKind::Job, Arc::new(policy))];
-    let snapshot = Snapshot::new(layers, Arc::new(AddressBook::default()), Arc::new(OwnListeners::default()));
+    let snapshot = Snapshot::new(
+        layers,
+        Arc::new(AddressBook::default()),
+        Arc::new(OwnListeners::default()),
+    );
     Arc::new(Network {
         id: "n1".parse().unwrap(),
         run: None,
@@ -145,7 +172,10 @@ async fn main() {
     let dir = tempfile::tempdir().unwrap();
     let tasks = Tasks::default();
     let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let resolver = Resolver::new(Upstreams { default: vec![server.local_addr().unwrap()], domains: Vec::new() });
+    let resolver = Resolver::new(Upstreams {
+        default: vec![server.local_addr().unwrap()],
+        domains: Vec::new(),
+    });
     tasks.spawn("upstream", upstream(server));
     let networks = Arc::new(Networks::default());
     networks.insert(&network(dir.path()));
@@ -164,7 +194,10 @@ async fn main() {
     let settings = DnsSettings {
         service_v4: Ipv4Addr::new(198, 18, 0, 1),
         service_v6: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1),
-        paces: Paces { questions: u32::MAX, ..Paces::default() },
+        paces: Paces {
+            questions: u32::MAX,
+            ..Paces::default()
+        },
     };
     if std::env::args().nth(1).as_deref() == Some("socket") {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -174,12 +207,18 @@ async fn main() {
         tokio::time::sleep(2 * FOR).await;
     } else {
         let answered = Arc::new(AtomicU64::new(0));
-        let memory = Memory { questions: (0..NAMES).map(question).collect(), answered: answered.clone() };
+        let memory = Memory {
+            questions: (0..NAMES).map(question).collect(),
+            answered: answered.clone(),
+        };
         let started = Instant::now();
         serve_dns(handles, settings, vec![memory], Vec::new()).unwrap();
         tokio::time::sleep(FOR).await;
         let answers = u128::from(answered.load(Ordering::Relaxed));
-        println!("{} answers a second", answers * 1000 / started.elapsed().as_millis());
+        println!(
+            "{} answers a second",
+            answers * 1000 / started.elapsed().as_millis()
+        );
     }
     tasks.shut_down().await;
 }

@@ -44,7 +44,10 @@ pub struct Cause {
 impl Cause {
     /// A cause.
     pub fn new(text: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { text: text.into(), hint: hint.into() }
+        Self {
+            text: text.into(),
+            hint: hint.into(),
+        }
     }
 }
 
@@ -78,10 +81,28 @@ pub struct Posture {
 
 impl Posture {
     /// Begins sealed; opening the enforcer has applied the sealed rules already.
-    pub fn new(enforcer: Enforcer, journal: Arc<Journal>, open: watch::Sender<bool>, notes: Vec<String>) -> Self {
+    pub fn new(
+        enforcer: Enforcer,
+        journal: Arc<Journal>,
+        open: watch::Sender<bool>,
+        notes: Vec<String>,
+    ) -> Self {
         let state = State::Sealed(Cause::new("the gateway is starting", "wait a moment"));
-        let now = Mutex::new(Now { state, generation: 0, since_ms: now_ms(), standing: None });
-        Self { enforcer, journal, open, now, acting: Mutex::default(), wake: Notify::new(), notes }
+        let now = Mutex::new(Now {
+            state,
+            generation: 0,
+            since_ms: now_ms(),
+            standing: None,
+        });
+        Self {
+            enforcer,
+            journal,
+            open,
+            now,
+            acting: Mutex::default(),
+            wake: Notify::new(),
+            notes,
+        }
     }
 
     /// As people and programs see it.
@@ -132,7 +153,10 @@ impl Posture {
         match self.enforcer.verify() {
             Ok(Ok(())) if enforcing => return,
             Ok(Ok(())) => {}
-            Ok(Err(mismatch)) => self.seal(Cause::new(mismatch.to_string(), "Sallyport repairs this by itself; find out who changed it")),
+            Ok(Err(mismatch)) => self.seal(Cause::new(
+                mismatch.to_string(),
+                "Sallyport repairs this by itself; find out who changed it",
+            )),
             Err(error) => return self.seal(broken(&error)),
         }
         match self.enforce(registry, probe) {
@@ -142,18 +166,31 @@ impl Posture {
     }
 
     /// From sealed to enforcing: nothing opens before all of it held.
-    fn enforce(&self, registry: &Arc<Registry>, probe: &dyn Fn() -> Result<(), Cause>) -> Result<(), Cause> {
+    fn enforce(
+        &self,
+        registry: &Arc<Registry>,
+        probe: &dyn Fn() -> Result<(), Cause>,
+    ) -> Result<(), Cause> {
         let broken = |error: KernelError| broken(&error);
-        self.enforcer.apply(crate::kernel::Posture::Sealed).map_err(broken)?;
+        self.enforcer
+            .apply(crate::kernel::Posture::Sealed)
+            .map_err(broken)?;
         self.enforcer.repair().map_err(broken)?;
-        let lost = registry.drop_lost().map_err(|e| Cause::new(e.to_string(), "restart the gateway"))?;
+        let lost = registry
+            .drop_lost()
+            .map_err(|e| Cause::new(e.to_string(), "restart the gateway"))?;
         if !lost.is_empty() {
             tracing::error!(networks = ?lost, "links were deleted by somebody else; their networks are gone");
         }
-        self.enforcer.apply(crate::kernel::Posture::Enforcing).map_err(broken)?;
+        self.enforcer
+            .apply(crate::kernel::Posture::Enforcing)
+            .map_err(broken)?;
         match self.enforcer.verify().map_err(broken)? {
             Ok(()) => probe(),
-            Err(mismatch) => Err(Cause::new(mismatch.to_string(), "find out who keeps changing it: `sallyport gateway rules`")),
+            Err(mismatch) => Err(Cause::new(
+                mismatch.to_string(),
+                "find out who keeps changing it: `sallyport gateway rules`",
+            )),
         }
     }
 
@@ -184,7 +221,10 @@ impl Posture {
         };
         if let Err(error) = self.enforcer.apply(crate::kernel::Posture::Sealed) {
             // Nothing is open anyway: without rules the namespace forwards nothing, and the doors deny.
-            tracing::error!(error = &error as &dyn std::error::Error, "the sealed rules could not be applied");
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the sealed rules could not be applied"
+            );
         }
         if news {
             tracing::error!(cause = %cause.text, "sealed");
@@ -193,17 +233,26 @@ impl Posture {
     }
 
     fn record(&self, label: &str, cause: &str, generation: u64) {
-        let entry = Entry::Posture { state: label.to_owned(), cause: cause.to_owned(), generation };
+        let entry = Entry::Posture {
+            state: label.to_owned(),
+            cause: cause.to_owned(),
+            generation,
+        };
         if let Err(error) = self.journal.append(entry) {
             tracing::error!(%error, "a change of posture was not recorded");
         }
     }
 
     /// Looks on a schedule and whenever woken, until cancelled.
-    pub async fn keep(self: Arc<Self>, registry: Arc<Registry>, probe: Arc<dyn Fn() -> Result<(), Cause> + Send + Sync>) {
+    pub async fn keep(
+        self: Arc<Self>,
+        registry: Arc<Registry>,
+        probe: Arc<dyn Fn() -> Result<(), Cause> + Send + Sync>,
+    ) {
         loop {
             let (posture, registry, probe) = (self.clone(), registry.clone(), probe.clone());
-            let looked = tokio::task::spawn_blocking(move || posture.look(&registry, &*probe)).await;
+            let looked =
+                tokio::task::spawn_blocking(move || posture.look(&registry, &*probe)).await;
             if looked.is_err() {
                 // The runtime is ending, or the look panicked: either way nothing vouches for the rules.
                 self.open.send_replace(false);

@@ -1,7 +1,11 @@
 //! Two seconds of the DNS fuzz target: real messages first, then seeded mutations of them.
 //!
 //! The seed is fixed, so a failure repeats; the offending octets are printed with it.
-#![expect(clippy::indexing_slicing, clippy::expect_used, reason = "a wrong fixture should fail the test loudly")]
+#![expect(
+    clippy::indexing_slicing,
+    clippy::expect_used,
+    reason = "a wrong fixture should fail the test loudly"
+)]
 
 #[path = "../fuzz/targets/dns_message.rs"]
 mod dns_message;
@@ -21,7 +25,14 @@ fn name(text: &str) -> Name {
 }
 
 fn corpus() -> Vec<Vec<u8>> {
-    let service = SVCB::new(1, name("svc."), vec![(SvcParamKey::Ipv4Hint, SvcParamValue::Ipv4Hint(IpHint(vec![A::new(1, 2, 3, 4)])))]);
+    let service = SVCB::new(
+        1,
+        name("svc."),
+        vec![(
+            SvcParamKey::Ipv4Hint,
+            SvcParamValue::Ipv4Hint(IpHint(vec![A::new(1, 2, 3, 4)])),
+        )],
+    );
     let data = [
         RData::A(A::new(93, 184, 216, 34)),
         RData::CNAME(CNAME(name("a.b.ok.net."))),
@@ -42,7 +53,17 @@ fn corpus() -> Vec<Vec<u8>> {
         message.add_answer(Record::from_rdata(name("ok.net."), 60, data));
         messages.push(message);
     }
-    messages.iter().enumerate().map(|(n, m)| [vec![u8::try_from(n * 29 % 256).expect("an octet")], m.to_vec().expect("octets")].concat()).collect()
+    messages
+        .iter()
+        .enumerate()
+        .map(|(n, m)| {
+            [
+                vec![u8::try_from(n * 29 % 256).expect("an octet")],
+                m.to_vec().expect("octets"),
+            ]
+            .concat()
+        })
+        .collect()
 }
 
 /// xorshift: repeatable, and good enough to choose octets.
@@ -84,9 +105,15 @@ fn mutated(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
 fn no_message_panics_and_every_reply_is_a_message() {
     let (corpus, mut random) = (corpus(), Random(0x5a11_9047));
     let check = |input: &[u8]| {
-        assert!(catch_unwind(|| dns_message::run(input)).is_ok(), "fails for b\"{}\"", input.escape_ascii());
+        assert!(
+            catch_unwind(|| dns_message::run(input)).is_ok(),
+            "fails for b\"{}\"",
+            input.escape_ascii()
+        );
     };
-    corpus.iter().for_each(|input| check(input));
+    for input in &corpus {
+        check(input);
+    }
     let begin = Instant::now();
     let mut runs = 0;
     while begin.elapsed() < FOR {

@@ -142,7 +142,9 @@ impl GatewayConfig {
 
     /// Reads the `gateway` section of a configuration file; `None` if there were mistakes (they are noted).
     pub fn read(section: Option<&Node>, mistakes: &mut Mistakes) -> Option<Self> {
-        let Some(section) = section else { return Some(Self::default()) };
+        let Some(section) = section else {
+            return Some(Self::default());
+        };
         let before = mistakes.count();
         shape::check(section, &SHAPE, mistakes);
         let config = read::config(section, mistakes);
@@ -160,5 +162,9 @@ impl GatewayConfig {
 
 /// JSON Schema of the section.
 pub fn schema() -> serde_json::Value {
-    json_schema(&SHAPE, "Sallyport gateway", "The `gateway` section of Sallyport's configuration.")
+    json_schema(
+        &SHAPE,
+        "Sallyport gateway",
+        "The `gateway` section of Sallyport's configuration.",
+    )
 }

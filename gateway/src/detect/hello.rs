@@ -96,10 +96,7 @@ fn first_bytes(raw: &[u8]) -> Option<Progress> {
     match raw {
         [] | [HANDSHAKE] => Some(Progress::Need),
         [HANDSHAKE, 3, ..] => None,
-        // SSLv2: two-byte length with the top bit set, message 1, then a version. Servers that still take it read no name.
-        [high, _, 1, major, ..] if high & 0x80 != 0 && matches!(major, 0 | 3) => {
-            Some(Progress::Malformed("an SSLv2 hello"))
-        }
+        // an SSLv2 hello among them: it carries no name, and no rule that wants TLS takes it for one
         _ => Some(Progress::NotTls),
     }
 }

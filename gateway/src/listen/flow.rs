@@ -10,6 +10,7 @@ use netpolicy::policy::Speaks;
 use netpolicy::reason::Reason;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::deny::{self, Explain};
 use super::record::destination_text;
@@ -68,10 +69,8 @@ pub(crate) async fn run(mut accepted: Accepted, reach: Reach, mut early: Early) 
         }
         Reach::Hear(speaks) => {
             let ended = accepted.origin.network.ended.clone();
-            let heard = tokio::select! {
-                () = ended.cancelled() => Err(Unreached::Cause(Reason::RunEnded)),
-                heard = hear(&mut accepted, speaks, &mut early) => heard,
-            };
+            let heard = unless_ended(&ended, hear(&mut accepted, speaks, &mut early)).await;
+            let heard = heard.unwrap_or(Err(Unreached::Cause(Reason::RunEnded)));
             match heard {
                 Ok((dialled, generation)) => relay_to(accepted, dialled, generation, early).await,
                 Err(why) => refuse(accepted, why).await,
@@ -104,8 +103,27 @@ impl From<DialError> for Unreached {
     }
 }
 
-/// Routes and dials.
+/// Routes and dials, unless the run ends meanwhile.
 pub(crate) async fn reach(origin: &Origin, intent: &mut Intent) -> Result<Reach, Unreached> {
+    let ended = &origin.network.ended;
+    unless_ended(ended, route_and_dial(origin, intent))
+        .await
+        .unwrap_or(Err(Unreached::Cause(Reason::RunEnded)))
+}
+
+/// `None` when the run ended first. Only for what has no record to close.
+pub(crate) async fn unless_ended<T>(
+    ended: &CancellationToken,
+    act: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::select! {
+        biased;
+        () = ended.cancelled() => None,
+        done = act => Some(done),
+    }
+}
+
+async fn route_and_dial(origin: &Origin, intent: &mut Intent) -> Result<Reach, Unreached> {
     // before deciding: a policy that is replaced from here on is decided again
     let generation = origin.network.live.load().generation;
     match route(&origin.ctx, &origin.network, intent).await {
@@ -234,8 +252,8 @@ async fn relay_to(accepted: Accepted, dialled: Dialled, generation: Generation, 
     );
     let flow = guard.flow.clone();
     let mut notes = Notes::default();
-    let end = if let Err(reason) = opened {
-        End::Cause(reason)
+    let end = if let Err(denial) = &opened {
+        End::Cause(denial.reason)
     } else {
         let lane = Lane {
             ctx: &origin.ctx,
@@ -254,7 +272,7 @@ async fn relay_to(accepted: Accepted, dialled: Dialled, generation: Generation, 
     }
     match opened {
         Ok(()) => origin.record_close(&flow, notes, &end, now_ms()),
-        Err(reason) => origin.record_denial(&flow.intent, &plain_denial(reason), None),
+        Err(denial) => origin.record_denial(&flow.intent, &denial, None),
     }
     drop(guard);
     conclude(&origin, &flow.intent, client, server, &end).await;
@@ -268,7 +286,7 @@ pub(crate) fn open(
     (upstream, ground): (SocketAddr, netpolicy::decide::Ground),
     generation: Generation,
     local: Option<SocketAddr>,
-) -> (FlowGuard, Result<(), Reason>) {
+) -> (FlowGuard, Result<(), Denial>) {
     let guard = origin.network.flows.open(FlowFacts {
         door: origin.door,
         source: origin.source,
@@ -279,23 +297,24 @@ pub(crate) fn open(
         opened_ms: now_ms(),
     });
     let opened = still_permitted(origin, &guard.flow.intent, generation)
-        .and_then(|()| origin.record_open(&guard.flow, local));
+        .and_then(|()| origin.record_open(&guard.flow, local).map_err(plain_denial));
     (guard, opened)
 }
 
-fn still_permitted(origin: &Origin, intent: &Intent, generation: Generation) -> Result<(), Reason> {
+fn still_permitted(origin: &Origin, intent: &Intent, generation: Generation) -> Result<(), Denial> {
     if origin.network.ended.is_cancelled() {
-        return Err(Reason::RunEnded);
+        return Err(plain_denial(Reason::RunEnded));
     }
     if !*origin.ctx.open.borrow() {
-        return Err(Reason::GatewaySealed);
+        return Err(plain_denial(Reason::GatewaySealed));
     }
     if origin.network.live.load().generation == generation {
         return Ok(());
     }
     match decide(&origin.network, intent) {
         Connect::Dial(_) => Ok(()),
-        Connect::LookUp(_) | Connect::Hear(_) | Connect::Deny(_) => Err(Reason::PolicySuperseded),
+        Connect::Deny(denial) => Err(denial),
+        Connect::LookUp(_) | Connect::Hear(_) => Err(plain_denial(Reason::PolicySuperseded)),
     }
 }
 

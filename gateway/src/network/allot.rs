@@ -24,7 +24,10 @@ pub struct Pools {
 impl Pools {
     /// Where DNS, broker and explicit proxy answer.
     pub fn service_v4(&self) -> Ipv4Addr {
-        self.sandboxes.hosts().next().unwrap_or(self.sandboxes.addr())
+        self.sandboxes
+            .hosts()
+            .next()
+            .unwrap_or(self.sandboxes.addr())
     }
 
     /// Its IPv6 twin: subnet 0 of the prefix.
@@ -94,7 +97,13 @@ pub struct Allotments {
 impl Allotments {
     /// Nothing is in use yet.
     pub fn new(pools: Pools) -> Self {
-        Self { pools, ids: HashSet::new(), addresses: HashSet::new(), links: HashSet::new(), next: 0 }
+        Self {
+            pools,
+            ids: HashSet::new(),
+            addresses: HashSet::new(),
+            links: HashSet::new(),
+            next: 0,
+        }
     }
 
     /// Notes a network that exists already; `false` if it contradicts another.
@@ -113,10 +122,21 @@ impl Allotments {
     }
 
     /// Allots; addresses inside `avoid` (prefixes that the host routes elsewhere) are passed over.
-    pub fn allot(&mut self, wish: Option<NetworkId>, avoid: &[IpNet]) -> Result<Allotted, AllotError> {
+    pub fn allot(
+        &mut self,
+        wish: Option<NetworkId>,
+        avoid: &[IpNet],
+    ) -> Result<Allotted, AllotError> {
         let (id, link) = self.identity(wish)?;
-        let v4 = self.address(avoid).ok_or(AllotError::Full(self.pools.sandboxes))?;
-        let taken = Allotted { id, v4, v6: self.pools.twin(v4), link };
+        let v4 = self
+            .address(avoid)
+            .ok_or(AllotError::Full(self.pools.sandboxes))?;
+        let taken = Allotted {
+            id,
+            v4,
+            v6: self.pools.twin(v4),
+            link,
+        };
         self.take(&taken);
         Ok(taken)
     }
@@ -138,13 +158,19 @@ impl Allotments {
         if let Some(id) = wish {
             let link = link_name(&id);
             let free = !self.ids.contains(&id) && !self.links.contains(&link);
-            return if free { Ok((id, link)) } else { Err(AllotError::InUse(id)) };
+            return if free {
+                Ok((id, link))
+            } else {
+                Err(AllotError::InUse(id))
+            };
         }
         // 64 random bits; a second try is for the test of this sentence only.
         for _ in 0..4 {
             let mut bytes = [0; 8];
             getrandom::fill(&mut bytes).map_err(|_| AllotError::Random)?;
-            let id: NetworkId = format!("n{:016x}", u64::from_be_bytes(bytes)).parse().map_err(|_| AllotError::Random)?;
+            let id: NetworkId = format!("n{:016x}", u64::from_be_bytes(bytes))
+                .parse()
+                .map_err(|_| AllotError::Random)?;
             let link = link_name(&id);
             if !self.ids.contains(&id) && !self.links.contains(&link) {
                 return Ok((id, link));
@@ -155,13 +181,17 @@ impl Allotments {
 
     fn address(&mut self, avoid: &[IpNet]) -> Option<Ipv4Addr> {
         let base = u32::from(self.pools.sandboxes.network());
-        let size = u32::try_from(1_u64 << (32 - self.pools.sandboxes.prefix_len())).unwrap_or(u32::MAX);
+        let size =
+            u32::try_from(1_u64 << (32 - self.pools.sandboxes.prefix_len())).unwrap_or(u32::MAX);
         // Neither the network nor the broadcast address, nor the service address behind the former.
         let usable = size.checked_sub(3).filter(|n| *n > 0)?;
         for step in 0..usable {
             let offset = (self.next.wrapping_add(step)) % usable;
             let candidate = Ipv4Addr::from(base + 2 + offset);
-            let elsewhere = avoid.iter().any(|net| net.contains(&IpAddr::V4(candidate)) && !net.contains(&IpNet::V4(self.pools.sandboxes)));
+            let elsewhere = avoid.iter().any(|net| {
+                net.contains(&IpAddr::V4(candidate))
+                    && !net.contains(&IpNet::V4(self.pools.sandboxes))
+            });
             if !elsewhere && !self.addresses.contains(&candidate) {
                 self.next = (offset + 1) % usable;
                 return Some(candidate);
@@ -174,7 +204,9 @@ impl Allotments {
 /// Name of a network's outer link: 14 characters (the kernel takes 15), of which 12 are a hash.
 pub fn link_name(id: &NetworkId) -> String {
     let hash = Sha256::digest(id.as_str());
-    hash.iter().take(6).fold("sp".to_owned(), |name, byte| format!("{name}{byte:02x}"))
+    hash.iter()
+        .take(6)
+        .fold("sp".to_owned(), |name, byte| format!("{name}{byte:02x}"))
 }
 
 #[cfg(test)]
@@ -182,7 +214,11 @@ mod tests {
     use super::*;
 
     fn pools(prefix: &str) -> Pools {
-        Pools { sandboxes: prefix.parse().unwrap(), leases: "198.19.0.0/16".parse().unwrap(), ula: "fd12:3456:789a::/48".parse().unwrap() }
+        Pools {
+            sandboxes: prefix.parse().unwrap(),
+            leases: "198.19.0.0/16".parse().unwrap(),
+            ula: "fd12:3456:789a::/48".parse().unwrap(),
+        }
     }
 
     #[test]
@@ -190,10 +226,25 @@ mod tests {
         let mut allotments = Allotments::new(pools("198.18.0.0/29"));
         let taken: Vec<_> = std::iter::from_fn(|| allotments.allot(None, &[]).ok()).collect();
         let addresses: Vec<String> = taken.iter().map(|t| t.v4.to_string()).collect();
-        assert_eq!(addresses, ["198.18.0.2", "198.18.0.3", "198.18.0.4", "198.18.0.5", "198.18.0.6"]);
+        assert_eq!(
+            addresses,
+            [
+                "198.18.0.2",
+                "198.18.0.3",
+                "198.18.0.4",
+                "198.18.0.5",
+                "198.18.0.6"
+            ]
+        );
         assert_eq!(taken[0].v6.to_string(), "fd12:3456:789a:1::c612:2");
-        assert_eq!(pools("198.18.0.0/16").service_v6().to_string(), "fd12:3456:789a::1");
-        assert!(matches!(allotments.allot(None, &[]), Err(AllotError::Full(_))));
+        assert_eq!(
+            pools("198.18.0.0/16").service_v6().to_string(),
+            "fd12:3456:789a::1"
+        );
+        assert!(matches!(
+            allotments.allot(None, &[]),
+            Err(AllotError::Full(_))
+        ));
     }
 
     #[test]
@@ -201,16 +252,25 @@ mod tests {
         let mut allotments = Allotments::new(pools("198.18.0.0/29"));
         let first = allotments.allot(None, &[]).unwrap();
         allotments.release(&first);
-        let next: Vec<_> = (0..5).map(|_| allotments.allot(None, &[]).unwrap().v4).collect();
+        let next: Vec<_> = (0..5)
+            .map(|_| allotments.allot(None, &[]).unwrap().v4)
+            .collect();
         assert_eq!(next.last(), Some(&first.v4));
         assert_ne!(next.first(), Some(&first.v4));
     }
 
     #[test]
-    fn prefixes_that_the_host_routes_are_passed_over_and_a_route_over_the_whole_pool_is_not_believed_to_be_one() {
+    fn prefixes_that_the_host_routes_are_passed_over_and_a_route_over_the_whole_pool_is_not_believed_to_be_one()
+     {
         let mut allotments = Allotments::new(pools("198.18.0.0/24"));
-        let avoid = ["198.18.0.0/25".parse().unwrap(), "198.18.0.0/15".parse().unwrap()];
-        assert_eq!(allotments.allot(None, &avoid).unwrap().v4, Ipv4Addr::new(198, 18, 0, 128));
+        let avoid = [
+            "198.18.0.0/25".parse().unwrap(),
+            "198.18.0.0/15".parse().unwrap(),
+        ];
+        assert_eq!(
+            allotments.allot(None, &avoid).unwrap().v4,
+            Ipv4Addr::new(198, 18, 0, 128)
+        );
     }
 
     #[test]
@@ -218,7 +278,10 @@ mod tests {
         let mut allotments = Allotments::new(pools("198.18.0.0/16"));
         let id: NetworkId = "dev".parse().unwrap();
         let taken = allotments.allot(Some(id.clone()), &[]).unwrap();
-        assert_eq!(allotments.allot(Some(id.clone()), &[]), Err(AllotError::InUse(id.clone())));
+        assert_eq!(
+            allotments.allot(Some(id.clone()), &[]),
+            Err(AllotError::InUse(id.clone()))
+        );
         allotments.release(&taken);
         assert!(allotments.allot(Some(id), &[]).is_ok());
     }
@@ -227,7 +290,12 @@ mod tests {
     fn link_names_fit_the_kernel_and_hold_nothing_of_the_identity() {
         for id in ["a", "flush-ruleset", &"x".repeat(40)] {
             let name = link_name(&id.parse().unwrap());
-            assert!(name.len() <= 15 && name.starts_with("sp") && name.bytes().all(|b| b.is_ascii_alphanumeric()), "{name}");
+            assert!(
+                name.len() <= 15
+                    && name.starts_with("sp")
+                    && name.bytes().all(|b| b.is_ascii_alphanumeric()),
+                "{name}"
+            );
         }
     }
 
@@ -238,10 +306,22 @@ mod tests {
         assert!(!allotments.adopt(&taken));
         allotments.release(&taken);
         let forged = [
-            Allotted { v4: Ipv4Addr::new(198, 18, 0, 1), ..taken.clone() },
-            Allotted { v4: Ipv4Addr::new(10, 0, 0, 1), ..taken.clone() },
-            Allotted { v6: Ipv6Addr::LOCALHOST, ..taken.clone() },
-            Allotted { link: "lo".to_owned(), ..taken.clone() },
+            Allotted {
+                v4: Ipv4Addr::new(198, 18, 0, 1),
+                ..taken.clone()
+            },
+            Allotted {
+                v4: Ipv4Addr::new(10, 0, 0, 1),
+                ..taken.clone()
+            },
+            Allotted {
+                v6: Ipv6Addr::LOCALHOST,
+                ..taken.clone()
+            },
+            Allotted {
+                link: "lo".to_owned(),
+                ..taken.clone()
+            },
         ];
         assert!(forged.iter().all(|f| !allotments.adopt(f)));
         assert!(allotments.adopt(&taken));

@@ -22,7 +22,9 @@ pub struct Instance {
 
 impl std::fmt::Debug for Instance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Instance").field("ula", &self.ula).finish_non_exhaustive()
+        f.debug_struct("Instance")
+            .field("ula", &self.ula)
+            .finish_non_exhaustive()
     }
 }
 
@@ -45,7 +47,10 @@ impl Instance {
         }
         let [a, b, c, d, e, lease_key @ ..] = bytes;
         let base = Ipv6Addr::from([0xfd, a, b, c, d, e, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        Ok(Self { ula: Ipv6Net::new(base, 48).map_err(|_| damaged())?, lease_key })
+        Ok(Self {
+            ula: Ipv6Net::new(base, 48).map_err(|_| damaged())?,
+            lease_key,
+        })
     }
 }
 
@@ -55,7 +60,12 @@ fn keep(path: &Path, make: impl FnOnce() -> io::Result<String>) -> io::Result<St
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let text = make()?;
             let fresh = path.with_extension("new");
-            let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
+            let mut file = OpenOptions::new()
+                .create(true)
+                .truncate(true)
+                .write(true)
+                .mode(0o600)
+                .open(&fresh)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&fresh, path)?;
@@ -75,7 +85,10 @@ mod tests {
         let first = Instance::open(a.path()).unwrap();
         assert_eq!(Instance::open(a.path()).unwrap(), first);
         assert_ne!(Instance::open(b.path()).unwrap(), first);
-        assert_eq!((first.ula.prefix_len(), first.ula.addr().octets()[0]), (48, 0xfd));
+        assert_eq!(
+            (first.ula.prefix_len(), first.ula.addr().octets()[0]),
+            (48, 0xfd)
+        );
     }
 
     #[test]

@@ -16,8 +16,13 @@ use super::flows::Flow;
 
 /// Whether a flow would be permitted as it is now.
 pub fn still_permitted(snapshot: &Snapshot, flow: &Flow, now: UnixSeconds) -> bool {
-    let Connect::Dial(permit) = decide_connect(snapshot, &flow.intent, now) else { return false };
-    let same_address = permit.addresses().iter().any(|a| a.to_canonical() == flow.upstream.ip().to_canonical());
+    let Connect::Dial(permit) = decide_connect(snapshot, &flow.intent, now) else {
+        return false;
+    };
+    let same_address = permit
+        .addresses()
+        .iter()
+        .any(|a| a.to_canonical() == flow.upstream.ip().to_canonical());
     if !same_address && flow.intent.direction == Direction::Egress {
         return false;
     }
@@ -31,7 +36,12 @@ pub fn still_permitted(snapshot: &Snapshot, flow: &Flow, now: UnixSeconds) -> bo
 /// Cuts the flows of a network that its policy no longer permits; returns how many.
 pub fn cut_forbidden(network: &Network, now: UnixSeconds) -> usize {
     let live = network.live.load();
-    let forbidden = |flow: &&std::sync::Arc<Flow>| !flow.cut.is_cancelled() && !still_permitted(&live.snapshot, flow, now);
+    let forbidden = |flow: &&std::sync::Arc<Flow>| {
+        !flow.cut.is_cancelled() && !still_permitted(&live.snapshot, flow, now)
+    };
     let all = network.flows.all();
-    all.iter().filter(forbidden).map(|flow| flow.end(Reason::PolicySuperseded)).count()
+    all.iter()
+        .filter(forbidden)
+        .map(|flow| flow.end(Reason::PolicySuperseded))
+        .count()
 }

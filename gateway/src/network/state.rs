@@ -55,7 +55,12 @@ pub struct State {
 impl State {
     /// What the network has to itself.
     pub fn allotted(&self) -> Allotted {
-        Allotted { id: self.id.clone(), v4: self.v4, v6: self.v6, link: self.link.clone() }
+        Allotted {
+            id: self.id.clone(),
+            v4: self.v4,
+            v6: self.v6,
+            link: self.link.clone(),
+        }
     }
 }
 
@@ -67,7 +72,10 @@ impl StateDir {
     /// Opens or makes `RUN_DIR/networks`, readable by its owner only.
     pub fn open(run_dir: &Path) -> io::Result<Self> {
         let dir = run_dir.join("networks");
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&dir)?;
         Ok(Self(dir))
     }
 
@@ -96,7 +104,12 @@ impl StateDir {
     pub fn save(&self, state: &State) -> io::Result<()> {
         let path = self.of(&state.id).join("state.json");
         let fresh = path.with_extension("new");
-        let mut file = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
+        let mut file = fs::OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&fresh)?;
         file.write_all(&serde_json::to_vec(state)?)?;
         fs::rename(&fresh, &path)
     }
@@ -116,7 +129,10 @@ impl StateDir {
             let folder = entry?.path();
             match load_one(&folder) {
                 Ok(state) if folder == self.of(&state.id) => states.push(state),
-                Ok(_) => damaged.push((folder, io::Error::new(io::ErrorKind::InvalidData, "the state is another network's"))),
+                Ok(_) => damaged.push((
+                    folder,
+                    io::Error::new(io::ErrorKind::InvalidData, "the state is another network's"),
+                )),
                 Err(error) => damaged.push((folder, error)),
             }
         }
@@ -126,12 +142,18 @@ impl StateDir {
 
     /// Removes what [`StateDir::load`] could not read.
     pub fn discard(folder: &Path) -> io::Result<()> {
-        if folder.is_dir() { fs::remove_dir_all(folder) } else { fs::remove_file(folder) }
+        if folder.is_dir() {
+            fs::remove_dir_all(folder)
+        } else {
+            fs::remove_file(folder)
+        }
     }
 }
 
 fn load_one(folder: &Path) -> io::Result<State> {
-    Ok(serde_json::from_slice(&fs::read(folder.join("state.json"))?)?)
+    Ok(serde_json::from_slice(&fs::read(
+        folder.join("state.json"),
+    )?)?)
 }
 
 #[cfg(test)]
@@ -168,7 +190,11 @@ mod tests {
         let torn = dir.path().join("networks/torn/state.json");
         let text = fs::read_to_string(&torn).unwrap();
         fs::write(&torn, &text[..text.len() / 2]).unwrap();
-        fs::rename(dir.path().join("networks/moved"), dir.path().join("networks/elsewhere")).unwrap();
+        fs::rename(
+            dir.path().join("networks/moved"),
+            dir.path().join("networks/elsewhere"),
+        )
+        .unwrap();
         fs::write(dir.path().join("networks/stray"), "x").unwrap();
         let (found, damaged) = states.load().unwrap();
         assert_eq!(found, [state("whole")]);

@@ -69,9 +69,16 @@ impl FloorError {
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
-            Self::Read { path, .. } => format!("restore {}, or remove it from `gateway.instance_floor` / `gateway.workspace_floors`", path.display()),
-            Self::NotBelieved { path, .. } => format!("chown root {0} && chmod go-w {0}", path.display()),
-            Self::Wrong { path, .. } | Self::NotEnforcedYet { path, .. } => format!("sallyport policy check {}", path.display()),
+            Self::Read { path, .. } => format!(
+                "restore {}, or remove it from `gateway.instance_floor` / `gateway.workspace_floors`",
+                path.display()
+            ),
+            Self::NotBelieved { path, .. } => {
+                format!("chown root {0} && chmod go-w {0}", path.display())
+            }
+            Self::Wrong { path, .. } | Self::NotEnforcedYet { path, .. } => {
+                format!("sallyport policy check {}", path.display())
+            }
         }
     }
 }
@@ -86,19 +93,31 @@ pub struct Floors {
 impl Floors {
     /// Reads all floors, or none.
     pub fn read(files: &FloorFiles) -> Result<Self, FloorError> {
-        let instance = files.instance.as_deref().map(|path| read(path, LayerKind::Instance)).transpose()?;
+        let instance = files
+            .instance
+            .as_deref()
+            .map(|path| read(path, LayerKind::Instance))
+            .transpose()?;
         let mut workspaces = HashMap::new();
         if let Some(folder) = &files.workspaces {
             for path in documents(folder)? {
-                let Some(name) = path.file_stem().and_then(|n| n.to_str()) else { continue };
+                let Some(name) = path.file_stem().and_then(|n| n.to_str()) else {
+                    continue;
+                };
                 let layer = read(&path, LayerKind::Workspace)?;
                 if name.parse::<NetworkId>().is_err() {
-                    return Err(FloorError::NotBelieved { path, why: "no workspace can have this name" });
+                    return Err(FloorError::NotBelieved {
+                        path,
+                        why: "no workspace can have this name",
+                    });
                 }
                 workspaces.insert(name.to_owned(), layer);
             }
         }
-        Ok(Self { instance, workspaces })
+        Ok(Self {
+            instance,
+            workspaces,
+        })
     }
 
     /// The floors of one workspace.
@@ -109,21 +128,36 @@ impl Floors {
     /// Whether both say the same.
     pub fn same(&self, other: &Self) -> bool {
         let hash = |layer: &Layer| layer.policy().hash;
-        let all = |floors: &Self| -> HashMap<String, _> { floors.workspaces.iter().map(|(k, v)| (k.clone(), hash(v))).collect() };
-        self.instance.as_ref().map(hash) == other.instance.as_ref().map(hash) && all(self) == all(other)
+        let all = |floors: &Self| -> HashMap<String, _> {
+            floors
+                .workspaces
+                .iter()
+                .map(|(k, v)| (k.clone(), hash(v)))
+                .collect()
+        };
+        self.instance.as_ref().map(hash) == other.instance.as_ref().map(hash)
+            && all(self) == all(other)
     }
 }
 
 /// `*.yaml` files of a folder. A folder that is named and missing is an error, not "no floors".
 fn documents(folder: &Path) -> Result<Vec<PathBuf>, FloorError> {
-    let fail = |source| FloorError::Read { path: folder.to_owned(), source };
+    let fail = |source| FloorError::Read {
+        path: folder.to_owned(),
+        source,
+    };
     believe(folder, &fs::metadata(folder).map_err(fail)?)?;
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).map_err(fail)? {
         let path = entry.map_err(fail)?.path();
-        let twin = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("yml") || (e.eq_ignore_ascii_case("yaml") && e != "yaml"));
+        let twin = path.extension().is_some_and(|e| {
+            e.eq_ignore_ascii_case("yml") || (e.eq_ignore_ascii_case("yaml") && e != "yaml")
+        });
         if twin {
-            return Err(FloorError::NotBelieved { path, why: "a floor's file is called WORKSPACE.yaml" });
+            return Err(FloorError::NotBelieved {
+                path,
+                why: "a floor's file is called WORKSPACE.yaml",
+            });
         }
         if path.extension().is_some_and(|e| e == "yaml") {
             all.push(path);
@@ -133,28 +167,53 @@ fn documents(folder: &Path) -> Result<Vec<PathBuf>, FloorError> {
 }
 
 fn read(path: &Path, kind: LayerKind) -> Result<Layer, FloorError> {
-    let fail = |source| FloorError::Read { path: path.to_owned(), source };
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let fail = |source| FloorError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let folder = path
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     believe(folder, &fs::metadata(folder).map_err(fail)?)?;
     // O_NONBLOCK: a FIFO in its place must not hold the gateway up.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
-    let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(fail)?;
+    let file: File = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)
+        .map_err(fail)?;
     let metadata = file.metadata().map_err(fail)?;
     if !metadata.is_file() {
-        return Err(FloorError::NotBelieved { path: path.to_owned(), why: "it is not a regular file" });
+        return Err(FloorError::NotBelieved {
+            path: path.to_owned(),
+            why: "it is not a regular file",
+        });
     }
     believe(path, &metadata)?;
     let mut bytes = Vec::new();
-    file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(fail)?;
+    file.take(MOST_BYTES)
+        .read_to_end(&mut bytes)
+        .map_err(fail)?;
     let name = path.display().to_string();
-    let wrong = |mistakes| FloorError::Wrong { path: path.to_owned(), mistakes };
-    let text = String::from_utf8(bytes).map_err(|e| fail(io::Error::new(io::ErrorKind::InvalidData, e)))?;
+    let wrong = |mistakes| FloorError::Wrong {
+        path: path.to_owned(),
+        mistakes,
+    };
+    let text = String::from_utf8(bytes)
+        .map_err(|e| fail(io::Error::new(io::ErrorKind::InvalidData, e)))?;
     let policy = document::parse(&name, &text, None).map_err(wrong)?;
     if let Some((what, _)) = policy.unenforced.first() {
-        return Err(FloorError::NotEnforcedYet { path: path.to_owned(), what: what.clone() });
+        return Err(FloorError::NotEnforcedYet {
+            path: path.to_owned(),
+            what: what.clone(),
+        });
     }
     if policy.needs_packages.is_some() {
-        return Err(FloorError::NotEnforcedYet { path: path.to_owned(), what: "use: [packages] (a floor has no image)".to_owned() });
+        return Err(FloorError::NotEnforcedYet {
+            path: path.to_owned(),
+            what: "use: [packages] (a floor has no image)".to_owned(),
+        });
     }
     Ok(Layer::new(kind, Arc::new(policy)))
 }
@@ -162,7 +221,12 @@ fn read(path: &Path, kind: LayerKind) -> Result<Layer, FloorError> {
 /// Only root, or the user that the gateway runs as, may have written it.
 fn believe(path: &Path, metadata: &Metadata) -> Result<(), FloorError> {
     let ours = metadata.uid() == 0 || metadata.uid() == rustix::process::geteuid().as_raw();
-    let not_believed = |why| Err(FloorError::NotBelieved { path: path.to_owned(), why });
+    let not_believed = |why| {
+        Err(FloorError::NotBelieved {
+            path: path.to_owned(),
+            why,
+        })
+    };
     if !ours {
         return not_believed("it belongs to another user than root");
     }

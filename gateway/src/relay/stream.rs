@@ -233,7 +233,7 @@ async fn downward(
     let speaks_first = async {
         match lane.flow.ground.speaks() {
             Speaks::Tls | Speaks::Http => std::future::pending().await,
-            Speaks::Any => server.readable().await,
+            Speaks::Any => server.peek(&mut [0]).await.map(drop),
         }
     };
     let permitted = async {

@@ -6,7 +6,7 @@
 //! Failure stance: the kernel's errno is kept, for the client's kernel to hear.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -182,6 +182,22 @@ impl Dialer {
         }
         Ok(stream)
     }
+}
+
+/// Whether the machine itself answers for an address, by the kernel's route look-up in this namespace: the source that it
+/// would choose is the destination. Sends nothing. A destination without a route is not local.
+pub fn leads_here(address: IpAddr) -> bool {
+    let any: IpAddr = if address.is_ipv4() {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        Ipv6Addr::UNSPECIFIED.into()
+    };
+    // any port will do: a datagram socket only looks the route up
+    let source = std::net::UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    });
+    source.is_ok_and(|source| source.ip().to_canonical() == address.to_canonical())
 }
 
 async fn connect(target: SocketAddr) -> io::Result<TcpStream> {

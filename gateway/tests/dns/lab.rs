@@ -49,7 +49,9 @@ impl Datagrams for Plain {
             let mut count = 0;
             for slot in batch.slots() {
                 match self.0.try_recv_from(&mut slot.buffer) {
-                    Ok((length, source)) => (slot.length, slot.source, slot.asked) = (length, source, self.1),
+                    Ok((length, source)) => {
+                        (slot.length, slot.source, slot.asked) = (length, source, self.1);
+                    }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) => return Err(error),
                 }
@@ -64,7 +66,10 @@ impl Datagrams for Plain {
 
     fn send(&self, replies: &[Outgoing]) {
         for reply in replies {
-            assert_eq!(reply.from, self.1, "a reply leaves from the address that was asked");
+            assert_eq!(
+                reply.from, self.1,
+                "a reply leaves from the address that was asked"
+            );
             let _ = self.0.try_send_to(&reply.bytes, reply.to);
         }
     }
@@ -87,7 +92,10 @@ impl Lab {
     }
 
     pub async fn paced(servers: &[SocketAddr], paces: Paces) -> Self {
-        let resolver = Resolver::new(Upstreams { default: servers.to_vec(), domains: Vec::new() });
+        let resolver = Resolver::new(Upstreams {
+            default: servers.to_vec(),
+            domains: Vec::new(),
+        });
         Self::over(Arc::new(resolver), paces).await
     }
 
@@ -102,7 +110,11 @@ impl Lab {
             tasks: tasks.clone(),
             open,
         };
-        let settings = DnsSettings { service_v4: SERVICE_V4, service_v6: SERVICE_V6, paces };
+        let settings = DnsSettings {
+            service_v4: SERVICE_V4,
+            service_v6: SERVICE_V6,
+            paces,
+        };
         let (socket, listener) = loop {
             let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
             if let Ok(listener) = std::net::TcpListener::bind(socket.local_addr().unwrap()) {
@@ -111,7 +123,13 @@ impl Lab {
         };
         let door = socket.local_addr().unwrap();
         serve_dns(handles, settings, vec![Plain(socket, door)], vec![listener]).unwrap();
-        Self { networks, seal, door, tasks, dir }
+        Self {
+            networks,
+            seal,
+            door,
+            tasks,
+            dir,
+        }
     }
 
     /// Everything recorded so far.
@@ -148,7 +166,9 @@ impl Lab {
     }
 
     pub fn network(&self, last: u8) -> Arc<Network> {
-        self.networks.by_source(IpAddr::from([127, 0, 0, last])).unwrap()
+        self.networks
+            .by_source(IpAddr::from([127, 0, 0, last]))
+            .unwrap()
     }
 
     /// Asks as the sandbox 127.0.0.2, with EDNS.
@@ -157,24 +177,33 @@ impl Lab {
     }
 
     pub async fn ask_as(&self, last: u8, name: &str, kind: RecordType) -> Message {
-        let bytes = self.ask_octets(last, &query(name, kind).to_vec().unwrap()).await;
+        let bytes = self
+            .ask_octets(last, &query(name, kind).to_vec().unwrap())
+            .await;
         Message::from_vec(&bytes.expect("a reply")).unwrap()
     }
 
     /// Sends octets as a datagram and waits a moment for the reply.
     pub async fn ask_octets(&self, last: u8, bytes: &[u8]) -> Option<Vec<u8>> {
-        let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, last), 0)).await.unwrap();
+        let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, last), 0))
+            .await
+            .unwrap();
         socket.connect(self.door).await.unwrap();
         socket.send(bytes).await.unwrap();
         let mut buffer = vec![0; 65536];
-        let length = tokio::time::timeout(Duration::from_secs(10), socket.recv(&mut buffer)).await.ok()?.ok()?;
+        let length = tokio::time::timeout(Duration::from_secs(10), socket.recv(&mut buffer))
+            .await
+            .ok()?
+            .ok()?;
         buffer.truncate(length);
         Some(buffer)
     }
 
     pub async fn stream(&self, last: u8) -> TcpStream {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
-        socket.bind(SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
+        socket
+            .bind(SocketAddr::from(([127, 0, 0, last], 0)))
+            .unwrap();
         socket.connect(self.door).await.unwrap()
     }
 }
@@ -192,10 +221,19 @@ fn journal(dir: &std::path::Path) -> Arc<Journal> {
 pub fn live(policy: Policy) -> Live {
     let (names, explain) = (policy.names, policy.explain);
     let layers = vec![(LayerKind::Job, Arc::new(policy))];
-    let gateway = ["198.18.0.0/16", "198.19.0.0/16", "fd53:616c:6c79::/48"].map(|net| net.parse().unwrap()).to_vec();
-    let book = AddressBook { gateway, ..AddressBook::default() };
+    let gateway = ["198.18.0.0/16", "198.19.0.0/16", "fd53:616c:6c79::/48"]
+        .map(|net| net.parse().unwrap())
+        .to_vec();
+    let book = AddressBook {
+        gateway,
+        ..AddressBook::default()
+    };
     Live {
-        snapshot: Arc::new(Snapshot::new(layers, Arc::new(book), Arc::new(OwnListeners::default()))),
+        snapshot: Arc::new(Snapshot::new(
+            layers,
+            Arc::new(book),
+            Arc::new(OwnListeners::default()),
+        )),
         generation: Generation(1),
         names,
         explain,
@@ -212,23 +250,40 @@ pub fn internet() -> Policy {
 }
 
 pub fn real(policy: Policy) -> Policy {
-    Policy { names: NamesMode::Real, ..policy }
+    Policy {
+        names: NamesMode::Real,
+        ..policy
+    }
 }
 
 pub fn with_names(policy: Policy, names: u32) -> Policy {
-    Policy { limits: Limits { names: Some(names), ..policy.limits.clone() }, ..policy }
+    Policy {
+        limits: Limits {
+            names: Some(names),
+            ..policy.limits.clone()
+        },
+        ..policy
+    }
 }
 
 pub fn policy(network: NetworkMode, allow: &[&str], deny: &[&str]) -> Policy {
     use netpolicy::name::Pattern;
     use netpolicy::policy::{Place, Ports, Protocol, Rule, Selector, Unknown};
-    let at = |line: usize| Place { file: "lab.yaml".into(), line: u32::try_from(line).unwrap(), column: 1 };
+    let at = |line: usize| Place {
+        file: "lab.yaml".into(),
+        line: u32::try_from(line).unwrap(),
+        column: 1,
+    };
     let rule = |(index, host): (usize, &&str), ports: &[u16], protocol| Rule {
         to: match host.parse() {
             Ok(net) => Selector::Cidr(net),
             Err(_) => Selector::Host(Pattern::parse(host).unwrap()),
         },
-        ports: if ports.is_empty() { Ports::any() } else { Ports(ports.iter().map(|p| *p..=*p).collect()) },
+        ports: if ports.is_empty() {
+            Ports::any()
+        } else {
+            Ports(ports.iter().map(|p| *p..=*p).collect())
+        },
         protocol,
         speaks: None,
         until: None,
@@ -243,8 +298,16 @@ pub fn policy(network: NetworkMode, allow: &[&str], deny: &[&str]) -> Policy {
         network_at: at(2),
         private: false,
         names: NamesMode::Leased,
-        allow: allow.iter().enumerate().map(|entry| rule(entry, &[80, 443], Some(Protocol::Tcp))).collect(),
-        deny: deny.iter().enumerate().map(|entry| rule(entry, &[], None)).collect(),
+        allow: allow
+            .iter()
+            .enumerate()
+            .map(|entry| rule(entry, &[80, 443], Some(Protocol::Tcp)))
+            .collect(),
+        deny: deny
+            .iter()
+            .enumerate()
+            .map(|entry| rule(entry, &[], None))
+            .collect(),
         ingress: Vec::new(),
         limits: Limits::default(),
         secrets: Vec::new(),
@@ -289,14 +352,22 @@ impl Read for Message {
     }
 
     fn addresses(&self) -> Vec<IpAddr> {
-        self.answers.iter().filter_map(|r| r.data.ip_addr()).collect()
+        self.answers
+            .iter()
+            .filter_map(|r| r.data.ip_addr())
+            .collect()
     }
 
     fn explanation(&self) -> Option<(u16, String)> {
         let option = self.edns.as_ref()?.option(EdnsCode::Unknown(15))?;
-        let EdnsOption::Unknown(_, data) = option else { return None };
+        let EdnsOption::Unknown(_, data) = option else {
+            return None;
+        };
         let (code, text) = data.split_at(2);
-        Some((u16::from_be_bytes(code.try_into().unwrap()), String::from_utf8(text.to_vec()).unwrap()))
+        Some((
+            u16::from_be_bytes(code.try_into().unwrap()),
+            String::from_utf8(text.to_vec()).unwrap(),
+        ))
     }
 
     fn is_nodata(&self) -> bool {

@@ -25,18 +25,36 @@ async fn distinct_names_are_a_budget_also_when_they_do_not_exist() {
     let upstream = Upstream::start(|_, _, _| Say::code(ResponseCode::NXDomain));
     let lab = Lab::new(&upstream, with_names(domains(&["*.ok.net"]), 5)).await;
     for n in 0..5 {
-        assert_eq!(lab.ask(&format!("n{n}.ok.net"), RecordType::TXT).await.code(), ResponseCode::NXDomain);
+        assert_eq!(
+            lab.ask(&format!("n{n}.ok.net"), RecordType::TXT)
+                .await
+                .code(),
+            ResponseCode::NXDomain
+        );
     }
     let asked = upstream.log().len();
     for n in 5..30 {
-        assert_denied(&lab.ask(&format!("n{n}.ok.net"), RecordType::A).await, "limit_names");
+        assert_denied(
+            &lab.ask(&format!("n{n}.ok.net"), RecordType::A).await,
+            "limit_names",
+        );
     }
     assert_eq!(upstream.log().len(), asked);
     // names that were counted stay usable
-    assert!(lab.ask("n0.ok.net", RecordType::TXT).await.explanation().is_none());
+    assert!(
+        lab.ask("n0.ok.net", RecordType::TXT)
+            .await
+            .explanation()
+            .is_none()
+    );
     // another network has its own budget
     lab.attach(3, domains(&["*.ok.net"]));
-    assert!(lab.ask_as(3, "n6.ok.net", RecordType::A).await.explanation().is_none());
+    assert!(
+        lab.ask_as(3, "n6.ok.net", RecordType::A)
+            .await
+            .explanation()
+            .is_none()
+    );
 }
 
 #[tokio::test]
@@ -57,7 +75,10 @@ async fn long_names_use_the_budget_up_sooner() {
             }
         }
     }
-    assert!(octets <= 480 && denied >= 6, "{octets} octets left, {denied} denied");
+    assert!(
+        octets <= 480 && denied >= 6,
+        "{octets} octets left, {denied} denied"
+    );
 }
 
 #[tokio::test]
@@ -65,7 +86,10 @@ async fn denied_names_use_no_budget() {
     let upstream = anything();
     let lab = Lab::new(&upstream, with_names(domains(&["ok.net"]), 1)).await;
     for n in 0..50 {
-        assert_denied(&lab.ask(&format!("n{n}.evil.net"), RecordType::A).await, "name_not_allowed");
+        assert_denied(
+            &lab.ask(&format!("n{n}.evil.net"), RecordType::A).await,
+            "name_not_allowed",
+        );
     }
     assert_eq!(lab.ask("ok.net", RecordType::A).await.addresses().len(), 1);
 }
@@ -83,27 +107,53 @@ async fn flood_of_unanswered_names_is_bounded_and_leaves_others_alone() {
     let socket = UdpSocket::bind("127.0.0.2:0").await.unwrap();
     socket.connect(lab.door).await.unwrap();
     for n in 0..2000 {
-        socket.send(&query(&format!("r{n}.ok.net"), RecordType::A).to_vec().unwrap()).await.unwrap();
+        socket
+            .send(
+                &query(&format!("r{n}.ok.net"), RecordType::A)
+                    .to_vec()
+                    .unwrap(),
+            )
+            .await
+            .unwrap();
         if n % 16 == 0 {
             tokio::task::yield_now().await;
         }
     }
     let started = Instant::now();
-    assert_eq!(lab.ask_as(3, "other.net", RecordType::A).await.addresses().len(), 1);
-    assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
+    assert_eq!(
+        lab.ask_as(3, "other.net", RecordType::A)
+            .await
+            .addresses()
+            .len(),
+        1
+    );
+    assert!(
+        started.elapsed() < Duration::from_millis(500),
+        "{:?}",
+        started.elapsed()
+    );
     let mut buffer = [0; 512];
     let length = socket.recv(&mut buffer).await.unwrap();
     let reply = Message::from_vec(&buffer[..length]).unwrap();
     assert_eq!(reply.code(), ResponseCode::ServFail);
     assert_eq!(reply.explanation().unwrap().1, "limit_rate");
-    let names: std::collections::HashSet<String> = upstream.log().into_iter().map(|heard| heard.name).collect();
+    let names: std::collections::HashSet<String> =
+        upstream.log().into_iter().map(|heard| heard.name).collect();
     assert!(names.len() <= 66, "{} names in flight", names.len());
 }
 
 #[tokio::test]
 async fn question_rate_is_bounded_per_network() {
     let upstream = anything();
-    let lab = Lab::paced(&[upstream.address], Paces { questions: 10, lookups: 10, in_flight: 4 }).await;
+    let lab = Lab::paced(
+        &[upstream.address],
+        Paces {
+            questions: 10,
+            lookups: 10,
+            in_flight: 4,
+        },
+    )
+    .await;
     lab.attach(2, internet());
     lab.attach(3, internet());
     let socket = UdpSocket::bind("127.0.0.2:0").await.unwrap();
@@ -113,13 +163,25 @@ async fn question_rate_is_bounded_per_network() {
         socket.send(&bytes).await.unwrap();
         tokio::task::yield_now().await;
     }
-    assert_eq!(lab.ask_as(3, "ok.net", RecordType::A).await.addresses().len(), 1);
+    assert_eq!(
+        lab.ask_as(3, "ok.net", RecordType::A)
+            .await
+            .addresses()
+            .len(),
+        1
+    );
     let mut replies = 0;
     let mut buffer = [0; 512];
-    while tokio::time::timeout(Duration::from_millis(50), socket.recv(&mut buffer)).await.is_ok() {
+    while tokio::time::timeout(Duration::from_millis(50), socket.recv(&mut buffer))
+        .await
+        .is_ok()
+    {
         replies += 1;
     }
-    assert!((1..=30).contains(&replies), "{replies} replies to 200 questions");
+    assert!(
+        (1..=30).contains(&replies),
+        "{replies} replies to 200 questions"
+    );
 }
 
 async fn frame(stream: &mut TcpStream, message: &Message) {
@@ -143,7 +205,14 @@ async fn streams_get_the_same_verdicts() {
     let lab = Lab::new(&upstream, domains(&["ok.net"])).await;
     let mut stream = lab.stream(2).await;
     for n in 0..200 {
-        frame(&mut stream, &query(if n % 2 == 0 { "ok.net" } else { "evil.net" }, RecordType::A)).await;
+        frame(
+            &mut stream,
+            &query(
+                if n % 2 == 0 { "ok.net" } else { "evil.net" },
+                RecordType::A,
+            ),
+        )
+        .await;
     }
     for n in 0..200 {
         let reply = unframe(&mut stream).await.unwrap();

@@ -10,13 +10,18 @@ use crate::lab::{Lab, Read as _, assert_denied, domains, internet, query, real};
 use crate::upstream::{Say, Upstream, host, record};
 
 fn web() -> Upstream {
-    Upstream::zone(vec![host("ok.net", "93.184.216.34"), host("a.ok.net", "93.184.216.34")])
+    Upstream::zone(vec![
+        host("ok.net", "93.184.216.34"),
+        host("a.ok.net", "93.184.216.34"),
+    ])
 }
 
 /// A message without EDNS: header with these counts, then this.
 fn raw(counts: [u16; 4], rest: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x12, 0x34, 0x01, 0x00];
-    counts.iter().for_each(|count| bytes.extend_from_slice(&count.to_be_bytes()));
+    for count in counts {
+        bytes.extend_from_slice(&count.to_be_bytes());
+    }
     bytes.extend_from_slice(rest);
     bytes
 }
@@ -35,7 +40,14 @@ async fn message_with_another_number_of_questions_is_malformed() {
         raw([0, 0, 0, 0], b""),
         raw([65535, 0, 0, 0], OK),
         raw([1, 0, 0, 0], &two),
-        raw([1, 1, 0, 0], &[OK, b"\xc0\x0c\x00\x01\x00\x01\0\0\0\0\0\x04\x01\x02\x03\x04"].concat()),
+        raw(
+            [1, 1, 0, 0],
+            &[
+                OK,
+                b"\xc0\x0c\x00\x01\x00\x01\0\0\0\0\0\x04\x01\x02\x03\x04",
+            ]
+            .concat(),
+        ),
         raw([1, 0, 0, 1], OK),
         raw([1, 0, 0, 0], &OK[..OK.len() - 1]),
         raw([1, 0, 0, 0], &[OK, b"x"].concat()),
@@ -45,7 +57,8 @@ async fn message_with_another_number_of_questions_is_malformed() {
         assert_eq!(reply.code(), ResponseCode::FormErr, "{bytes:02x?}");
     }
     assert!(upstream.log().is_empty());
-    let reply = Message::from_vec(&lab.ask_octets(2, &raw([1, 0, 0, 0], OK)).await.unwrap()).unwrap();
+    let reply =
+        Message::from_vec(&lab.ask_octets(2, &raw([1, 0, 0, 0], OK)).await.unwrap()).unwrap();
     assert_eq!(reply.addresses().len(), 1);
 }
 
@@ -59,7 +72,15 @@ async fn compression_in_a_question_is_malformed() {
         chain.extend_from_slice(&(0xc000 | (14 + 2 * link)).to_be_bytes());
     }
     let tail = b"\x00\x01\x00\x01";
-    for name in [&b"\xc0\x0c"[..], b"\xc0\x20", b"\xc0\x00", b"\x02ok\xc0\x0c", b"\x40ok", b"\x80ok", &chain] {
+    for name in [
+        &b"\xc0\x0c"[..],
+        b"\xc0\x20",
+        b"\xc0\x00",
+        b"\x02ok\xc0\x0c",
+        b"\x40ok",
+        b"\x80ok",
+        &chain,
+    ] {
         let bytes = raw([1, 0, 0, 0], &[name, tail].concat());
         let reply = Message::from_vec(&lab.ask_octets(2, &bytes).await.unwrap()).unwrap();
         assert_eq!(reply.code(), ResponseCode::FormErr, "{name:02x?}");
@@ -101,7 +122,12 @@ async fn label_that_holds_a_dot_or_nul_is_never_two_labels() {
     // DNS-17
     let upstream = web();
     let lab = Lab::new(&upstream, domains(&["ok.net", "*.ok.net"])).await;
-    for name in [&b"\x06ok.net\x00"[..], b"\x04evil\x04net\0\x02ok\x03net\x00", b"\x04a.ok\x03net\x00", b"\x01\xff\x02ok\x03net\x00"] {
+    for name in [
+        &b"\x06ok.net\x00"[..],
+        b"\x04evil\x04net\0\x02ok\x03net\x00",
+        b"\x04a.ok\x03net\x00",
+        b"\x01\xff\x02ok\x03net\x00",
+    ] {
         let mut bytes = raw([1, 0, 0, 0], &[name, b"\x00\x01\x00\x01"].concat());
         bytes[11] = 1;
         bytes.extend_from_slice(b"\0\0\x29\x04\xd0\0\0\0\0\0\0");
@@ -112,7 +138,10 @@ async fn label_that_holds_a_dot_or_nul_is_never_two_labels() {
         assert_denied(&reply, "name_invalid");
     }
     assert!(upstream.log().is_empty());
-    assert_eq!(lab.ask("a.ok.net", RecordType::A).await.addresses().len(), 1);
+    assert_eq!(
+        lab.ask("a.ok.net", RecordType::A).await.addresses().len(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -125,14 +154,25 @@ async fn nothing_of_the_clients_message_reaches_the_server() {
     message.metadata.authentic_data = true;
     let mut edns = Edns::new();
     edns.set_dnssec_ok(true).set_max_payload(4096);
-    edns.options_mut().insert(EdnsOption::Subnet(ClientSubnet::new("10.1.2.0".parse().unwrap(), 24, 0)));
-    edns.options_mut().insert(EdnsOption::Unknown(10, b"cookie!!".to_vec()));
-    edns.options_mut().insert(EdnsOption::Unknown(12, vec![0; 64]));
-    edns.options_mut().insert(EdnsOption::Unknown(65001, b"exfiltrated".repeat(20)));
+    edns.options_mut()
+        .insert(EdnsOption::Subnet(ClientSubnet::new(
+            "10.1.2.0".parse().unwrap(),
+            24,
+            0,
+        )));
+    edns.options_mut()
+        .insert(EdnsOption::Unknown(10, b"cookie!!".to_vec()));
+    edns.options_mut()
+        .insert(EdnsOption::Unknown(12, vec![0; 64]));
+    edns.options_mut()
+        .insert(EdnsOption::Unknown(65001, b"exfiltrated".repeat(20)));
     message.set_edns(edns);
     message.add_additional(record("smuggled.evil.net", 1, RData::A(A::new(1, 2, 3, 4))));
     let reply = lab.ask_octets(2, &message.to_vec().unwrap()).await.unwrap();
-    assert!(reply.windows(8).any(|w| w == b"\x02oK\x03nET\x00"), "the question comes back as it was spelt");
+    assert!(
+        reply.windows(8).any(|w| w == b"\x02oK\x03nET\x00"),
+        "the question comes back as it was spelt"
+    );
     assert_eq!(Message::from_vec(&reply).unwrap().addresses().len(), 1);
     let log = upstream.log();
     assert_eq!(log.len(), 2);
@@ -140,11 +180,23 @@ async fn nothing_of_the_clients_message_reaches_the_server() {
         let asked = u8::try_from(u16::from(heard.kind)).unwrap();
         let question = [b"\x02ok\x03net\x00\x00".as_slice(), &[asked, 0, 1]].concat();
         // RD alone; one question; an empty OPT record that says 1232
-        let expected = [b"\x01\x00\x00\x01\x00\x00\x00\x00\x00\x01", &question[..], b"\x00\x00\x29\x04\xd0\0\0\0\0\0\0"];
+        let expected = [
+            b"\x01\x00\x00\x01\x00\x00\x00\x00\x00\x01",
+            &question[..],
+            b"\x00\x00\x29\x04\xd0\0\0\0\0\0\0",
+        ];
         assert_eq!(heard.bytes[2..], expected.concat()[..]);
     }
-    assert_ne!(log[0].from.port(), log[1].from.port(), "each query has its own port");
-    assert_ne!(log[0].bytes[..2], 4711_u16.to_be_bytes(), "and not the client's id");
+    assert_ne!(
+        log[0].from.port(),
+        log[1].from.port(),
+        "each query has its own port"
+    );
+    assert_ne!(
+        log[0].bytes[..2],
+        4711_u16.to_be_bytes(),
+        "and not the client's id"
+    );
 }
 
 #[tokio::test]
@@ -175,7 +227,12 @@ async fn other_operations_transfers_and_classes_are_refused() {
     let upstream = web();
     let lab = Lab::new(&upstream, domains(&["ok.net"])).await;
     for name in ["ok.net", "evil.net"] {
-        for op_code in [OpCode::Notify, OpCode::Update, OpCode::Status, OpCode::Unknown(1)] {
+        for op_code in [
+            OpCode::Notify,
+            OpCode::Update,
+            OpCode::Status,
+            OpCode::Unknown(1),
+        ] {
             let mut message = query(name, RecordType::SOA);
             message.metadata.op_code = op_code;
             let reply = lab.ask_octets(2, &message.to_vec().unwrap()).await.unwrap();
@@ -186,12 +243,20 @@ async fn other_operations_transfers_and_classes_are_refused() {
         }
         let mut message = query("version.bind", RecordType::TXT);
         message.queries[0].query_class = DNSClass::CH;
-        let reply = Message::from_vec(&lab.ask_octets(2, &message.to_vec().unwrap()).await.unwrap()).unwrap();
+        let reply =
+            Message::from_vec(&lab.ask_octets(2, &message.to_vec().unwrap()).await.unwrap())
+                .unwrap();
         assert_eq!(reply.code(), ResponseCode::Refused);
     }
-    assert_denied(&lab.ask("evil.net", RecordType::ANY).await, "name_not_allowed");
+    assert_denied(
+        &lab.ask("evil.net", RecordType::ANY).await,
+        "name_not_allowed",
+    );
     let any = lab.ask("ok.net", RecordType::ANY).await;
-    assert!(matches!(&any.answers[0].data, RData::HINFO(hinfo) if &*hinfo.cpu == b"RFC8482"), "{any:?}");
+    assert!(
+        matches!(&any.answers[0].data, RData::HINFO(hinfo) if &*hinfo.cpu == b"RFC8482"),
+        "{any:?}"
+    );
     assert!(upstream.log().is_empty());
 }
 
@@ -205,7 +270,10 @@ async fn reply_is_never_answered() {
     for datagram in [&bytes[..], b"", b"\x12\x34\x01"] {
         socket.send_to(datagram, lab.door).await.unwrap();
     }
-    assert_eq!(lab.ask("a.ok.net", RecordType::A).await.addresses().len(), 1);
+    assert_eq!(
+        lab.ask("a.ok.net", RecordType::A).await.addresses().len(),
+        1
+    );
     assert!(socket.try_recv_from(&mut [0; 512]).is_err());
     assert_eq!(upstream.asked_for("ok.net"), 0);
 }
@@ -214,7 +282,10 @@ async fn reply_is_never_answered() {
 async fn answers_are_cut_to_what_the_client_takes() {
     // DNS-27
     let text = TXT::new((0..8).map(|n| format!("{n}").repeat(200)).collect());
-    let upstream = Upstream::zone(vec![record("ok.net", 60, RData::TXT(text)), host("ok.net", "93.184.216.34")]);
+    let upstream = Upstream::zone(vec![
+        record("ok.net", 60, RData::TXT(text)),
+        host("ok.net", "93.184.216.34"),
+    ]);
     let lab = Lab::new(&upstream, domains(&["ok.net"])).await;
     let sized = |size: Option<u16>| {
         let mut message = query("ok.net", RecordType::TXT);
@@ -225,7 +296,12 @@ async fn answers_are_cut_to_what_the_client_takes() {
         });
         message.to_vec().unwrap()
     };
-    for (size, limit) in [(None, 512), (Some(0), 512), (Some(512), 512), (Some(65535), 1232)] {
+    for (size, limit) in [
+        (None, 512),
+        (Some(0), 512),
+        (Some(512), 512),
+        (Some(65535), 1232),
+    ] {
         let bytes = lab.ask_octets(2, &sized(size)).await.unwrap();
         assert!(bytes.len() <= limit, "{size:?}: {}", bytes.len());
         let reply = Message::from_vec(&bytes).unwrap();
@@ -234,7 +310,10 @@ async fn answers_are_cut_to_what_the_client_takes() {
     }
     let mut stream = lab.stream(2).await;
     let bytes = sized(None);
-    stream.write_u16(u16::try_from(bytes.len()).unwrap()).await.unwrap();
+    stream
+        .write_u16(u16::try_from(bytes.len()).unwrap())
+        .await
+        .unwrap();
     stream.write_all(&bytes).await.unwrap();
     let mut whole = vec![0; usize::from(stream.read_u16().await.unwrap())];
     stream.read_exact(&mut whole).await.unwrap();
@@ -263,9 +342,20 @@ async fn other_edns_version_is_answered_badvers() {
 async fn authenticated_data_is_never_claimed_and_signatures_are_absent() {
     let upstream = web();
     let lab = Lab::new(&upstream, real(domains(&["ok.net"]))).await;
-    assert!(!lab.ask("ok.net", RecordType::A).await.metadata.authentic_data);
+    assert!(
+        !lab.ask("ok.net", RecordType::A)
+            .await
+            .metadata
+            .authentic_data
+    );
     let asked = upstream.log().len();
-    for kind in [RecordType::DS, RecordType::DNSKEY, RecordType::RRSIG, RecordType::NSEC, RecordType::NSEC3] {
+    for kind in [
+        RecordType::DS,
+        RecordType::DNSKEY,
+        RecordType::RRSIG,
+        RecordType::NSEC,
+        RecordType::NSEC3,
+    ] {
         assert!(lab.ask("ok.net", kind).await.is_nodata(), "{kind}");
     }
     assert_eq!(upstream.log().len(), asked);

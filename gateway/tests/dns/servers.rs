@@ -13,13 +13,19 @@ use crate::lab::{Lab, Read as _, domains, internet, name};
 use crate::upstream::{Say, Upstream, host};
 
 fn resolver(servers: &[SocketAddr]) -> Resolver {
-    Resolver::new(Upstreams { default: servers.to_vec(), domains: Vec::new() })
+    Resolver::new(Upstreams {
+        default: servers.to_vec(),
+        domains: Vec::new(),
+    })
 }
 
 /// A server that answers one name with one address, after `first` was sent.
 fn forging(first: fn(Vec<u8>) -> Vec<u8>) -> Upstream {
     Upstream::start(move |name, kind, _| match kind {
-        RecordType::A => Say { first: Some(first), ..Say::records(vec![host(name, "93.184.216.34")]) },
+        RecordType::A => Say {
+            first: Some(first),
+            ..Say::records(vec![host(name, "93.184.216.34")])
+        },
         _ => Say::nothing(),
     })
 }
@@ -52,8 +58,14 @@ async fn reply_with_another_id_or_question_is_not_believed() {
     ];
     for forge in forgeries {
         let upstream = forging(forge);
-        let found = resolver(&[upstream.address]).addresses(&name("ok.net")).await.unwrap();
-        assert_eq!(found, ["93.184.216.34".parse::<std::net::IpAddr>().unwrap()]);
+        let found = resolver(&[upstream.address])
+            .addresses(&name("ok.net"))
+            .await
+            .unwrap();
+        assert_eq!(
+            found,
+            ["93.184.216.34".parse::<std::net::IpAddr>().unwrap()]
+        );
     }
 }
 
@@ -67,7 +79,10 @@ async fn reply_from_another_address_is_not_heard() {
     let silent = Upstream::start(|_, _, _| Say::silence());
     let resolver = Arc::new(resolver(&[silent.address]));
     let wanted = name("ok.net");
-    let asking = tokio::time::timeout(std::time::Duration::from_secs(1), resolver.addresses(&wanted));
+    let asking = tokio::time::timeout(
+        std::time::Duration::from_secs(1),
+        resolver.addresses(&wanted),
+    );
     let forger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let (found, ()) = tokio::join!(asking, async {
         while silent.log().is_empty() {
@@ -77,11 +92,21 @@ async fn reply_from_another_address_is_not_heard() {
             let mut reply = Message::from_vec(&heard.bytes).unwrap();
             reply.metadata.message_type = MessageType::Response;
             reply.add_answer(host("ok.net", "10.0.0.5"));
-            forger.send_to(&reply.to_vec().unwrap(), heard.from).unwrap();
+            forger
+                .send_to(&reply.to_vec().unwrap(), heard.from)
+                .unwrap();
         }
     });
-    assert!(found.is_err(), "still waiting for the true server: {found:?}");
-    assert!(resolver_of(&upstream).addresses(&name("ok.net")).await.is_ok());
+    assert!(
+        found.is_err(),
+        "still waiting for the true server: {found:?}"
+    );
+    assert!(
+        resolver_of(&upstream)
+            .addresses(&name("ok.net"))
+            .await
+            .is_ok()
+    );
 }
 
 fn resolver_of(upstream: &Upstream) -> Resolver {
@@ -107,12 +132,18 @@ async fn malformed_reply_moves_on_to_the_next_server() {
     ];
     for wreck in wrecks {
         let bad = Upstream::start(move |name, kind, _| match kind {
-            RecordType::A => Say { spoil: Some(wreck), ..Say::records(vec![host(name, "10.0.0.5")]) },
+            RecordType::A => Say {
+                spoil: Some(wreck),
+                ..Say::records(vec![host(name, "10.0.0.5")])
+            },
             _ => Say::nothing(),
         });
         let good = Upstream::zone(vec![host("ok.net", "93.184.216.34")]);
         let started = Instant::now();
-        let found = resolver(&[bad.address, good.address]).addresses(&name("ok.net")).await.unwrap();
+        let found = resolver(&[bad.address, good.address])
+            .addresses(&name("ok.net"))
+            .await
+            .unwrap();
         assert_eq!(found[0].to_string(), "93.184.216.34");
         assert!(started.elapsed().as_secs() < 2);
         let alone = resolver(&[bad.address]).addresses(&name("ok.net")).await;
@@ -132,18 +163,31 @@ async fn failing_server_is_passed_over_and_failure_is_servfail() {
     assert_eq!(reply.code(), ResponseCode::ServFail);
     let (code, text) = reply.explanation().unwrap();
     assert_eq!(code, 23);
-    assert!(text.starts_with("name_unresolvable; ") && text.contains("Server Failure"), "{text}");
-    assert!(!text.contains("127.0.0.1"), "the address of a resolver is nobody's business: {text}");
+    assert!(
+        text.starts_with("name_unresolvable; ") && text.contains("Server Failure"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("127.0.0.1"),
+        "the address of a resolver is nobody's business: {text}"
+    );
 }
 
 #[tokio::test]
 async fn closed_port_is_noticed_at_once() {
-    let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = std::net::UdpSocket::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let good = Upstream::zone(vec![host("ok.net", "93.184.216.34")]);
     let resolver = resolver(&[closed, good.address]);
     let started = Instant::now();
     assert!(resolver.addresses(&name("ok.net")).await.is_ok());
-    assert!(started.elapsed().as_millis() < 1500, "{:?}", started.elapsed());
+    assert!(
+        started.elapsed().as_millis() < 1500,
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -164,7 +208,10 @@ async fn equal_look_ups_are_one() {
     let resolver = resolver_of(&upstream);
     let wanted = name("ok.net");
     let all = futures_util::future::join_all((0..50).map(|_| resolver.addresses(&wanted))).await;
-    assert!(all.iter().all(|found| found.as_ref().is_ok_and(|f| f.len() == 1)));
+    assert!(
+        all.iter()
+            .all(|found| found.as_ref().is_ok_and(|f| f.len() == 1))
+    );
     assert_eq!(upstream.log().len(), 2);
     // and the cache holds
     resolver.addresses(&wanted).await.unwrap();
@@ -181,7 +228,10 @@ async fn split_dns_asks_the_longest_domain() {
     });
     let resolver = Resolver::new(Upstreams {
         default: vec![public.address],
-        domains: vec![(name("corp.net"), vec![corp.address]), (name("lab.corp.net"), vec![lab.address])],
+        domains: vec![
+            (name("corp.net"), vec![corp.address]),
+            (name("lab.corp.net"), vec![lab.address]),
+        ],
     });
     for (asked, answer) in [
         ("ok.net", "1.1.1.1"),
@@ -190,7 +240,11 @@ async fn split_dns_asks_the_longest_domain() {
         ("notcorp.net", "1.1.1.1"),
         ("x.lab.corp.net", "10.0.0.2"),
     ] {
-        assert_eq!(resolver.addresses(&name(asked)).await.unwrap()[0].to_string(), answer, "{asked}");
+        assert_eq!(
+            resolver.addresses(&name(asked)).await.unwrap()[0].to_string(),
+            answer,
+            "{asked}"
+        );
     }
 }
 
@@ -198,15 +252,27 @@ async fn split_dns_asks_the_longest_domain() {
 async fn system_resolvers_are_followed() {
     let [old, new] = ["1.1.1.1", "1.1.1.2"].map(|a| Upstream::zone(vec![host("ok.net", a)]));
     let resolver = resolver_of(&old);
-    assert_eq!(resolver.addresses(&name("ok.net")).await.unwrap()[0].to_string(), "1.1.1.1");
-    resolver.set_upstreams(Upstreams { default: vec![new.address], domains: Vec::new() });
-    assert_eq!(resolver.addresses(&name("ok.net")).await.unwrap()[0].to_string(), "1.1.1.2");
+    assert_eq!(
+        resolver.addresses(&name("ok.net")).await.unwrap()[0].to_string(),
+        "1.1.1.1"
+    );
+    resolver.set_upstreams(Upstreams {
+        default: vec![new.address],
+        domains: Vec::new(),
+    });
+    assert_eq!(
+        resolver.addresses(&name("ok.net")).await.unwrap()[0].to_string(),
+        "1.1.1.2"
+    );
 }
 
 #[tokio::test]
 async fn translation_prefix_is_learnt_and_never_invented() {
     // DNS-47
-    let translating = Upstream::zone(vec![host("ipv4only.arpa", "2001:db8:64::192.0.0.170"), host("ipv4only.arpa", "2001:db8:64::192.0.0.171")]);
+    let translating = Upstream::zone(vec![
+        host("ipv4only.arpa", "2001:db8:64::192.0.0.170"),
+        host("ipv4only.arpa", "2001:db8:64::192.0.0.171"),
+    ]);
     let resolver = resolver_of(&translating);
     let watch = resolver.nat64();
     resolver.learn_nat64().await.unwrap();
@@ -218,6 +284,9 @@ async fn translation_prefix_is_learnt_and_never_invented() {
     // the sandbox's own question about it stays here
     let lab = Lab::new(&plain, internet()).await;
     let asked = plain.log().len();
-    crate::lab::assert_denied(&lab.ask("ipv4only.arpa", RecordType::AAAA).await, "name_not_allowed");
+    crate::lab::assert_denied(
+        &lab.ask("ipv4only.arpa", RecordType::AAAA).await,
+        "name_not_allowed",
+    );
     assert_eq!(plain.log().len(), asked);
 }

@@ -53,8 +53,11 @@ impl Upstream {
                 break (udp, tcp);
             }
         };
-        let upstream =
-            Self { address: udp.local_addr().unwrap(), log: Arc::default(), script: Arc::new(Box::new(script)) };
+        let upstream = Self {
+            address: udp.local_addr().unwrap(),
+            log: Arc::default(),
+            script: Arc::new(Box::new(script)),
+        };
         let server = upstream.clone();
         std::thread::spawn(move || server.serve_udp(&udp));
         let server = upstream.clone();
@@ -103,12 +106,25 @@ impl Upstream {
 
     fn reply(&self, bytes: &[u8], from: SocketAddr, tcp: bool) -> Vec<Vec<u8>> {
         let query = Message::from_vec(bytes).expect("the gateway sends well-formed queries");
-        let asked = query.queries.first().expect("the gateway sends one question").clone();
+        let asked = query
+            .queries
+            .first()
+            .expect("the gateway sends one question")
+            .clone();
         let name = asked.name.to_ascii().trim_end_matches('.').to_owned();
         let nth = {
             let mut log = self.log.lock().unwrap();
-            let nth = log.iter().filter(|h| h.name == name && h.kind == asked.query_type).count();
-            log.push(Heard { name: name.clone(), kind: asked.query_type, bytes: bytes.to_vec(), from, tcp });
+            let nth = log
+                .iter()
+                .filter(|h| h.name == name && h.kind == asked.query_type)
+                .count();
+            log.push(Heard {
+                name: name.clone(),
+                kind: asked.query_type,
+                bytes: bytes.to_vec(),
+                from,
+                tcp,
+            });
             nth
         };
         let say = (self.script)(&name, asked.query_type, nth);
@@ -128,27 +144,46 @@ impl Upstream {
             message.add_additionals(say.additionals);
         }
         let bytes = message.to_vec().unwrap();
-        let mut replies: Vec<Vec<u8>> = say.first.map(|forge| forge(bytes.clone())).into_iter().collect();
-        replies.push(say.spoil.map_or_else(|| bytes.clone(), |spoil| spoil(bytes.clone())));
+        let mut replies: Vec<Vec<u8>> = say
+            .first
+            .map(|forge| forge(bytes.clone()))
+            .into_iter()
+            .collect();
+        replies.push(
+            say.spoil
+                .map_or_else(|| bytes.clone(), |spoil| spoil(bytes.clone())),
+        );
         replies
     }
 }
 
 impl Say {
     pub fn records(answers: Vec<Record>) -> Self {
-        Self { answers, ..Self::default() }
+        Self {
+            answers,
+            ..Self::default()
+        }
     }
 
     pub fn code(code: ResponseCode) -> Self {
-        Self { code: Some(code), ..Self::default() }
+        Self {
+            code: Some(code),
+            ..Self::default()
+        }
     }
 
     pub fn silence() -> Self {
-        Self { silent: true, ..Self::default() }
+        Self {
+            silent: true,
+            ..Self::default()
+        }
     }
 
     pub fn nothing() -> Self {
-        Self { authorities: vec![soa(300)], ..Self::default() }
+        Self {
+            authorities: vec![soa(300)],
+            ..Self::default()
+        }
     }
 
     pub fn from_zone(records: &[Record], name: &str, kind: RecordType) -> Self {
@@ -157,12 +192,22 @@ impl Say {
         let mut at = name;
         loop {
             let here: Vec<&Record> = records.iter().filter(|r| r.name == at).collect();
-            let found: Vec<Record> = here.iter().filter(|r| r.record_type() == kind).map(|r| (*r).clone()).collect();
+            let found: Vec<Record> = here
+                .iter()
+                .filter(|r| r.record_type() == kind)
+                .map(|r| (*r).clone())
+                .collect();
             if !found.is_empty() {
                 answers.extend(found);
                 return Self::records(answers);
             }
-            let alias = here.iter().find_map(|r| if let RData::CNAME(c) = &r.data { Some((*r, &c.0)) } else { None });
+            let alias = here.iter().find_map(|r| {
+                if let RData::CNAME(c) = &r.data {
+                    Some((*r, &c.0))
+                } else {
+                    None
+                }
+            });
             match alias {
                 Some((record, target)) if answers.len() < 40 => {
                     answers.push(record.clone());
@@ -171,9 +216,19 @@ impl Say {
                 Some(_) => return Self::records(answers),
                 None if here.is_empty() => {
                     let code = Some(ResponseCode::NXDomain);
-                    return Self { answers, authorities: vec![soa(300)], code, ..Self::default() };
+                    return Self {
+                        answers,
+                        authorities: vec![soa(300)],
+                        code,
+                        ..Self::default()
+                    };
                 }
-                None => return Self { answers, ..Self::nothing() },
+                None => {
+                    return Self {
+                        answers,
+                        ..Self::nothing()
+                    };
+                }
             }
         }
     }
@@ -181,7 +236,11 @@ impl Say {
 
 pub fn soa(minimum: u32) -> Record {
     let root = Name::root();
-    Record::from_rdata(root.clone(), 300, RData::SOA(SOA::new(root.clone(), root, 1, 2, 3, 4, minimum)))
+    Record::from_rdata(
+        root.clone(),
+        300,
+        RData::SOA(SOA::new(root.clone(), root, 1, 2, 3, 4, minimum)),
+    )
 }
 
 pub fn record(owner: &str, ttl: u32, data: RData) -> Record {
@@ -202,5 +261,9 @@ pub fn timed(owner: &str, address: &str, ttl: u32) -> Record {
 }
 
 pub fn alias(owner: &str, target: &str) -> Record {
-    record(owner, 300, RData::CNAME(CNAME(Name::from_ascii(format!("{target}.")).unwrap())))
+    record(
+        owner,
+        300,
+        RData::CNAME(CNAME(Name::from_ascii(format!("{target}.")).unwrap())),
+    )
 }

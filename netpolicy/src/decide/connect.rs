@@ -5,15 +5,16 @@
 
 use std::net::IpAddr;
 
+use super::address::to_address;
 use super::layer::{Ask, Classed, Grant};
 use super::permit::{DialPermit, Ground};
 use super::snapshot::{Layer, LayerKind, Snapshot};
 use super::speech::{Speech, both};
-use super::{Connect, Denial, Destination, Direction, Heard, Intent};
+use super::{Connect, Denial, Destination, Direction, Intent};
 use crate::addr::{AddressBook, Class};
 use crate::ids::UnixSeconds;
 use crate::name::Name;
-use crate::policy::{NetworkMode, Protocol, Speaks};
+use crate::policy::{Protocol, Speaks};
 use crate::reason::Reason;
 
 /// What the note of a denial says about Sallyport's own listeners.
@@ -21,13 +22,28 @@ const OWN: &str = "this is Sallyport's own listener; no policy opens it";
 
 /// Decides whether (and to which addresses) a flow may be dialled.
 pub fn decide_connect(s: &Snapshot, intent: &Intent, now: UnixSeconds) -> Connect {
-    let ask = Ask { port: intent.port, protocol: intent.protocol, now };
+    let ask = Ask {
+        port: intent.port,
+        protocol: intent.protocol,
+        now,
+    };
     let outcome = match (intent.direction, &intent.to) {
         (Direction::Ingress, Destination::Address { address, .. }) => ingress(s, *address, ask),
         // the gateway reaches into a sandbox by address only: a name could lead elsewhere
-        (Direction::Ingress, Destination::Name { .. }) => Err(Denial::fixed(Reason::AddressNotAllowed)),
-        (Direction::Egress, Destination::Name { name, answers }) => to_name(s, name, answers.as_deref(), ask),
-        (Direction::Egress, Destination::Address { address, bound, heard }) => {
+        (Direction::Ingress, Destination::Name { .. }) => {
+            Err(Denial::fixed(Reason::AddressNotAllowed))
+        }
+        (Direction::Egress, Destination::Name { name, answers }) => {
+            to_name(s, name, answers.as_deref(), ask)
+        }
+        (
+            Direction::Egress,
+            Destination::Address {
+                address,
+                bound,
+                heard,
+            },
+        ) => {
             let place = Classed::new(s.book(), *address);
             never(s, &place, ask).map_or_else(|| to_address(s, &place, bound, heard, ask), Err)
         }
@@ -43,7 +59,11 @@ fn never(s: &Snapshot, place: &Classed, ask: Ask) -> Option<Denial> {
         Class::Multicast => Reason::AddressMulticast,
         Class::Gateway => Reason::AddressGateway,
         Class::Host if s.own().ports.contains(&ask.port) => {
-            return Some(Denial::fixed(Reason::AddressHost).of_class(Class::Host).noted(OWN));
+            return Some(
+                Denial::fixed(Reason::AddressHost)
+                    .of_class(Class::Host)
+                    .noted(OWN),
+            );
         }
         Class::Host | Class::Public | Class::Private | Class::Special => return None,
     };
@@ -55,30 +75,52 @@ pub(super) fn never_name(s: &Snapshot, name: &Name) -> Option<Denial> {
     if AddressBook::is_metadata_name(name) {
         return Some(Denial::fixed(Reason::AddressMetadata).of_class(Class::Metadata));
     }
-    s.own().names.contains(name).then(|| Denial::fixed(Reason::NameDenied).noted(OWN))
+    s.own()
+        .names
+        .contains(name)
+        .then(|| Denial::fixed(Reason::NameDenied).noted(OWN))
 }
 
 /// Without any layer there is nobody who permits.
-fn no_layers() -> Denial {
+pub(super) fn no_layers() -> Denial {
     Denial::fixed(Reason::NetworkNone)
 }
 
-fn to_name(s: &Snapshot, name: &Name, answers: Option<&[IpAddr]>, ask: Ask) -> Result<Connect, Denial> {
+pub(super) fn to_name(
+    s: &Snapshot,
+    name: &Name,
+    answers: Option<&[IpAddr]>,
+    ask: Ask,
+) -> Result<Connect, Denial> {
     if let Some(denial) = never_name(s, name) {
         return Err(denial);
     }
-    let grants = s.layers().iter().map(|layer| layer.judge_name(name, ask)).collect::<Result<Vec<_>, _>>()?;
+    let grants = s
+        .layers()
+        .iter()
+        .map(|layer| layer.judge_name(name, ask))
+        .collect::<Result<Vec<_>, _>>()?;
     let Some(answers) = answers else {
-        return if grants.is_empty() { Err(no_layers()) } else { Ok(Connect::LookUp(name.clone())) };
+        return if grants.is_empty() {
+            Err(no_layers())
+        } else {
+            Ok(Connect::LookUp(name.clone()))
+        };
     };
     if answers.is_empty() {
         return Err(Denial::fixed(Reason::NameUnresolvable));
     }
-    let places: Vec<Classed> = answers.iter().map(|address| Classed::new(s.book(), *address)).collect();
+    let places: Vec<Classed> = answers
+        .iter()
+        .map(|address| Classed::new(s.book(), *address))
+        .collect();
     // what is never reachable is reported before any layer's opinion on another answer
     for place in &places {
         if let Some(denial) = never(s, place, ask) {
-            return Err(Denial { reason: Reason::NameResolvesToForbidden, ..denial });
+            return Err(Denial {
+                reason: Reason::NameResolvesToForbidden,
+                ..denial
+            });
         }
     }
     let mut granted = Vec::with_capacity(grants.len());
@@ -90,198 +132,67 @@ fn to_name(s: &Snapshot, name: &Name, answers: Option<&[IpAddr]>, ask: Ask) -> R
 
 /// The ground that a flow to a name would have if all its addresses are acceptable. For explanations: nothing can be
 /// dialled with it, and a denial of every address is seen.
-pub(crate) fn presume(s: &Snapshot, name: &Name, port: u16, protocol: Protocol, now: UnixSeconds) -> Result<Ground, Denial> {
-    let ask = Ask { port, protocol, now };
+pub(crate) fn presume(
+    s: &Snapshot,
+    name: &Name,
+    port: u16,
+    protocol: Protocol,
+    now: UnixSeconds,
+) -> Result<Ground, Denial> {
+    let ask = Ask {
+        port,
+        protocol,
+        now,
+    };
     if let Some(denial) = never_name(s, name) {
         return Err(denial);
     }
-    let grants = s.layers().iter().map(|layer| layer.judge_name(name, ask)).collect::<Result<Vec<_>, _>>()?;
-    match s.layers().iter().find_map(|layer| layer.denies_every_address(ask)) {
+    let grants = s
+        .layers()
+        .iter()
+        .map(|layer| layer.judge_name(name, ask))
+        .collect::<Result<Vec<_>, _>>()?;
+    match s
+        .layers()
+        .iter()
+        .find_map(|layer| layer.denies_every_address(ask))
+    {
         Some(denial) => Err(denial),
         None => make_ground(s, Some(name), &[], &grants, ask),
     }
 }
 
 /// All answers of a permitted name in one layer; `cidr` entries may still say how bytes are judged.
-fn judge_answers(s: &Snapshot, layer: &Layer, grant: Grant, places: &[Classed], ask: Ask) -> Result<Grant, Denial> {
+fn judge_answers(
+    s: &Snapshot,
+    layer: &Layer,
+    grant: Grant,
+    places: &[Classed],
+    ask: Ask,
+) -> Result<Grant, Denial> {
     for place in places {
         if let Some(denial) = layer.address_denial(place, ask) {
             return Err(denial);
         }
         if layer.class_gate(place, ask, s.book()).is_err() {
-            return Err(layer.deny(Reason::NameResolvesToForbidden, Some(&grant.rule)).of_class(place.class()));
+            return Err(layer
+                .deny(Reason::NameResolvesToForbidden, Some(&grant.rule))
+                .of_class(place.class()));
         }
     }
     let unsaid = grant.speech == Speech::Unsaid;
-    let nets = places.iter().filter(|_| unsaid).filter_map(|place| layer.net_grant(place.address, ask));
-    Ok(nets.fold(grant, |grant, net| Grant { speech: grant.speech.within_layer(net.speech), ..grant }))
+    let nets = places
+        .iter()
+        .filter(|_| unsaid)
+        .filter_map(|place| layer.net_grant(place.address, ask));
+    Ok(nets.fold(grant, |grant, net| Grant {
+        speech: grant.speech.within_layer(net.speech),
+        ..grant
+    }))
 }
 
-/// An address, with the names that `names: real` answered for it in this network.
-fn to_address(s: &Snapshot, place: &Classed, bound: &[Name], heard: &Heard, ask: Ask) -> Result<Connect, Denial> {
-    match (bound, heard) {
-        ([], _) => unbound(s, place, heard, ask),
-        ([name], _) => as_bound(s, place, name, heard, ask),
-        (several, Heard::Name { name, .. }) if several.contains(name) => as_bound(s, place, name, heard, ask),
-        (several, _) => as_one_of(s, place, several, heard, ask),
-    }
-}
-
-/// A flow to the address of one bound name is a flow to that name; the address alone may still be permitted.
-fn as_bound(s: &Snapshot, place: &Classed, name: &Name, heard: &Heard, ask: Ask) -> Result<Connect, Denial> {
-    match to_name(s, name, Some(&[place.address]), ask) {
-        Err(denial) if is_miss(&denial) => {
-            // the denial of a later layer must not be passed by the miss of an earlier one
-            if let Some(denied) = denied_by_any(s, name, ask) {
-                return Err(denied);
-            }
-            match unbound(s, place, heard, ask) {
-                // the reason that speaks of the name helps more
-                Err(other) if is_miss(&other) => Err(denial),
-                outcome => outcome,
-            }
-        }
-        outcome => outcome,
-    }
-}
-
-/// Several names lead here and the bytes named none of them (yet).
-fn as_one_of(s: &Snapshot, place: &Classed, names: &[Name], heard: &Heard, ask: Ask) -> Result<Connect, Denial> {
-    let denied = names.iter().find_map(|name| denied_by_any(s, name, ask));
-    match (unbound(s, place, heard, ask), heard, denied) {
-        (outcome, Heard::Name { .. }, _) => outcome,
-        (Err(denial), _, _) if is_miss(&denial) => ambiguous(names, s, place, heard, ask),
-        // one of the names is denied, so even where the address is permitted the flow must say which it wants
-        (Ok(Connect::Dial(_)), Heard::NotYet, Some(_)) if ask.protocol == Protocol::Tcp => {
-            Ok(Connect::Hear(Speaks::Any))
-        }
-        (Ok(Connect::Dial(_)), _, Some(denial)) => Err(denial),
-        (outcome, _, _) => outcome,
-    }
-}
-
-fn denied_by_any(s: &Snapshot, name: &Name, ask: Ask) -> Option<Denial> {
-    s.layers().iter().find_map(|layer| layer.name_denial(name, ask))
-}
-
-/// Whether a denial only means that nothing permits, so that another ground may still do.
-fn is_miss(denial: &Denial) -> bool {
-    use Reason::{AddressNotAllowed, NameNotAllowed, PortNotAllowed, ProtocolNotAllowed};
-    matches!(denial.reason, NameNotAllowed | PortNotAllowed | ProtocolNotAllowed | AddressNotAllowed)
-}
-
-/// Nothing but a name could permit this: worth hearing only if at least one of the names would pass.
-fn ambiguous(names: &[Name], s: &Snapshot, place: &Classed, heard: &Heard, ask: Ask) -> Result<Connect, Denial> {
-    let mut first = None;
-    for name in names {
-        match (to_name(s, name, Some(&[place.address]), ask), heard) {
-            (Ok(_), Heard::NotYet) if ask.protocol == Protocol::Tcp => return Ok(Connect::Hear(Speaks::Any)),
-            (Ok(_), _) => return Err(Denial::fixed(Reason::NameAmbiguous).of_class(place.class())),
-            (Err(denial), _) => first = first.or(Some(denial)),
-        }
-    }
-    Err(first.unwrap_or_else(|| Denial::fixed(Reason::NameAmbiguous)))
-}
-
-/// One layer's word on a bare address.
-enum Word {
-    /// Permitted; `named` if the heard name, with the address among its answers, is what permits it.
-    Permit { grant: Grant, named: bool },
-    /// Only a name can tell.
-    Hear(Speaks),
-    /// The heard name would permit, if the address is among its answers.
-    LookUp,
-}
-
-fn unbound(s: &Snapshot, place: &Classed, heard: &Heard, ask: Ask) -> Result<Connect, Denial> {
-    if let Heard::Name { name, .. } = heard
-        && let Some(denial) = never_name(s, name)
-    {
-        return Err(denial);
-    }
-    let words = s.layers().iter().map(|layer| judge_address(s, layer, place, heard, ask));
-    let words = words.collect::<Result<Vec<_>, _>>()?;
-    if words.is_empty() {
-        return Err(no_layers());
-    }
-    let hear = words.iter().filter_map(|word| if let Word::Hear(speaks) = word { Some(*speaks) } else { None });
-    if let Some(speaks) = hear.reduce(|a, b| both(a, b).unwrap_or(Speaks::Any)) {
-        return Ok(Connect::Hear(speaks));
-    }
-    let heard_name = if let Heard::Name { name, .. } = heard { Some(name) } else { None };
-    if let Some(name) = heard_name
-        && words.iter().any(|word| matches!(word, Word::LookUp))
-    {
-        return Ok(Connect::LookUp(name.clone()));
-    }
-    let mut bound_name = None;
-    let mut grants = Vec::with_capacity(words.len());
-    for word in words {
-        let Word::Permit { grant, named } = word else { continue };
-        bound_name = if named { heard_name } else { bound_name };
-        grants.push(grant);
-    }
-    dial(s, bound_name, std::slice::from_ref(place), &grants, ask)
-}
-
-fn judge_address(s: &Snapshot, layer: &Layer, place: &Classed, heard: &Heard, ask: Ask) -> Result<Word, Denial> {
-    if layer.policy().network == NetworkMode::None {
-        return Err(layer.deny(Reason::NetworkNone, None));
-    }
-    if let Some(denial) = layer.address_denial(place, ask) {
-        return Err(denial);
-    }
-    layer.class_gate(place, ask, s.book()).map_err(|reason| layer.deny(reason, None).of_class(place.class()))?;
-    let by_net = layer.net_grant(place.address, ask);
-    match (layer.policy().network, by_net) {
-        (NetworkMode::Internet, by_net) => in_internet(layer, by_net, heard, ask),
-        (_, Some(grant)) => match heard {
-            Heard::Name { name, .. } => layer.name_denial(name, ask).map_or(Ok(()), Err),
-            Heard::NotYet | Heard::Nothing => Ok(()),
-        }
-        .map(|()| Word::Permit { grant, named: false }),
-        (_, None) => by_heard_name(layer, place, heard, ask),
-    }
-}
-
-/// `network: internet`: the address is permitted; a name matters only where an entry could deny it.
-fn in_internet(layer: &Layer, by_net: Option<Grant>, heard: &Heard, ask: Ask) -> Result<Word, Denial> {
-    let grant = by_net.unwrap_or_else(|| Grant { rule: layer.policy().network_at.clone(), speech: Speech::Unsaid });
-    match heard {
-        Heard::NotYet if layer.index.deny.host_could_apply(ask.port, ask.protocol, ask.now).is_some() => {
-            Ok(Word::Hear(Speaks::Any))
-        }
-        Heard::NotYet | Heard::Nothing => Ok(Word::Permit { grant, named: false }),
-        Heard::Name { name, .. } => match layer.name_denial(name, ask) {
-            Some(denial) => Err(denial),
-            None => Ok(Word::Permit { grant, named: false }),
-        },
-    }
-}
-
-/// `network: domains` without a `cidr` entry: only a permitted name that leads to this very address opens it.
-fn by_heard_name(layer: &Layer, place: &Classed, heard: &Heard, ask: Ask) -> Result<Word, Denial> {
-    match heard {
-        // a datagram carries no name that a door could wait for
-        Heard::NotYet if ask.protocol == Protocol::Tcp => {
-            match layer.index.allow.host_could_apply(ask.port, ask.protocol, ask.now) {
-                Some(speaks) => Ok(Word::Hear(speaks)),
-                None => Err(layer.address_miss(place, ask)),
-            }
-        }
-        Heard::NotYet | Heard::Nothing => Err(layer.address_miss(place, ask)),
-        Heard::Name { name, answers } => {
-            let grant = layer.judge_name(name, ask)?;
-            match answers {
-                None => Ok(Word::LookUp),
-                Some(answers) if answers.contains(&place.address) => Ok(Word::Permit { grant, named: true }),
-                Some(_) => Err(layer.address_miss(place, ask)),
-            }
-        }
-    }
-}
-
-fn dial(
+/// The permit for what all layers grant.
+pub(super) fn dial(
     s: &Snapshot,
     name: Option<&Name>,
     places: &[Classed],
@@ -302,7 +213,8 @@ fn make_ground(
     let mut speaks = Speaks::Any;
     for (layer, grant) in s.layers().iter().zip(grants) {
         let wanted = grant.speech.speaks().unwrap_or(Speaks::Any);
-        speaks = both(speaks, wanted).ok_or_else(|| layer.deny(Reason::ProtocolNotAllowed, Some(&grant.rule)))?;
+        speaks = both(speaks, wanted)
+            .ok_or_else(|| layer.deny(Reason::ProtocolNotAllowed, Some(&grant.rule)))?;
     }
     if grants.is_empty() || grants.len() != s.layers().len() {
         return Err(no_layers());
@@ -327,9 +239,21 @@ fn make_ground(
 }
 
 /// Layer, policy and line for the record.
-pub(super) fn rules_of(s: &Snapshot, grants: &[Grant]) -> Vec<(LayerKind, String, crate::policy::Place)> {
+pub(super) fn rules_of(
+    s: &Snapshot,
+    grants: &[Grant],
+) -> Vec<(LayerKind, String, crate::policy::Place)> {
     let layers = s.layers().iter();
-    layers.zip(grants).map(|(layer, grant)| (layer.kind(), layer.policy().name.clone(), grant.rule.clone())).collect()
+    layers
+        .zip(grants)
+        .map(|(layer, grant)| {
+            (
+                layer.kind(),
+                layer.policy().name.clone(),
+                grant.rule.clone(),
+            )
+        })
+        .collect()
 }
 
 /// The way in: only ports that an `ingress` entry of the job names, and of every other layer that has any.
@@ -351,11 +275,27 @@ fn ingress(s: &Snapshot, address: IpAddr, ask: Ask) -> Result<Connect, Denial> {
         let entry = entries.iter().find(|entry| entry.ports.contains(ask.port));
         let silent_floor = entries.is_empty() && layer.kind() != LayerKind::Job;
         match entry {
-            Some(entry) => grants.push(Grant { rule: entry.at.clone(), speech: Speech::Unsaid }),
-            None if silent_floor => grants.push(Grant { rule: layer.policy().network_at.clone(), speech: Speech::Unsaid }),
-            None => return Err(layer.deny(Reason::PortNotAllowed, entries.first().map(|entry| &entry.at))),
+            Some(entry) => grants.push(Grant {
+                rule: entry.at.clone(),
+                speech: Speech::Unsaid,
+            }),
+            None if silent_floor => grants.push(Grant {
+                rule: layer.policy().network_at.clone(),
+                speech: Speech::Unsaid,
+            }),
+            None => {
+                return Err(layer.deny(
+                    Reason::PortNotAllowed,
+                    entries.first().map(|entry| &entry.at),
+                ));
+            }
         }
     }
     let ground = make_ground(s, None, &[place], &grants, ask)?;
-    Ok(Connect::Dial(DialPermit { ground: Ground { direction: Direction::Ingress, ..ground } }))
+    Ok(Connect::Dial(DialPermit {
+        ground: Ground {
+            direction: Direction::Ingress,
+            ..ground
+        },
+    }))
 }

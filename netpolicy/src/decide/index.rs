@@ -52,7 +52,12 @@ impl RuleIndex {
     }
 
     /// How a flow to this port could be judged by some host rule; `None` if no host rule could apply to it.
-    pub(super) fn host_could_apply(&self, port: u16, protocol: Protocol, now: UnixSeconds) -> Option<Speaks> {
+    pub(super) fn host_could_apply(
+        &self,
+        port: u16,
+        protocol: Protocol,
+        now: UnixSeconds,
+    ) -> Option<Speaks> {
         let [tcp, udp] = &self.host_ports;
         match protocol {
             Protocol::Tcp => tcp.at(port, now),
@@ -97,14 +102,21 @@ impl NetIndex {
             }
             let parent = open.last().copied();
             open.push(nodes.len());
-            nodes.push(NetNode { net, parent, rules: vec![number] });
+            nodes.push(NetNode {
+                net,
+                parent,
+                rules: vec![number],
+            });
         }
         Self { nodes }
     }
 
     fn holding(&self, address: IpAddr) -> Vec<RuleNumber> {
         let mut found = Vec::new();
-        let mut next = self.nodes.partition_point(|node| node.net.network() <= address).checked_sub(1);
+        let mut next = self
+            .nodes
+            .partition_point(|node| node.net.network() <= address)
+            .checked_sub(1);
         while let Some(node) = next.and_then(|at| self.nodes.get(at)) {
             if node.net.contains(&address) {
                 found.extend(&node.rules);
@@ -136,10 +148,14 @@ impl PortCover {
     /// Sweeps over the ports once, keeping for each kind the multiset of ends of the open ranges.
     fn new(rules: &[Rule], protocol: Protocol) -> Self {
         let mut edges: Vec<(u32, bool, usize, i64)> = Vec::new();
-        for rule in rules.iter().filter(|r| matches!(r.to, Selector::Host(_)) && r.covers_protocol(protocol)) {
+        for rule in rules
+            .iter()
+            .filter(|r| matches!(r.to, Selector::Host(_)) && r.covers_protocol(protocol))
+        {
             let end = rule.until.map_or(i64::MAX, |until| until.0);
             for range in rule.ports.normalised().0 {
-                for (first, last) in split_at_defaults(rule, protocol, *range.start(), *range.end()) {
+                for (first, last) in split_at_defaults(rule, protocol, *range.start(), *range.end())
+                {
                     let kind = kind_of(rule.speaks_on(first, protocol));
                     edges.push((u32::from(first), true, kind, end));
                     edges.push((u32::from(last) + 1, false, kind, end));
@@ -152,12 +168,20 @@ impl PortCover {
         for (at, opens, kind, end) in edges {
             if let Some(ends) = open.get_mut(kind) {
                 let count = ends.entry(end).or_default();
-                *count = if opens { *count + 1 } else { count.saturating_sub(1) };
+                *count = if opens {
+                    *count + 1
+                } else {
+                    count.saturating_sub(1)
+                };
                 if *count == 0 {
                     ends.remove(&end);
                 }
             }
-            let ends = [0, 1, 2].map(|kind: usize| open.get(kind).and_then(|e| e.last_key_value()).map(|(end, _)| *end));
+            let ends = [0, 1, 2].map(|kind: usize| {
+                open.get(kind)
+                    .and_then(|e| e.last_key_value())
+                    .map(|(end, _)| *end)
+            });
             match stretches.last_mut() {
                 Some(last) if last.start == at => last.ends = ends,
                 Some(last) if last.ends == ends => {}
@@ -168,9 +192,18 @@ impl PortCover {
     }
 
     fn at(&self, port: u16, now: UnixSeconds) -> Option<Speaks> {
-        let after = self.stretches.partition_point(|stretch| stretch.start <= u32::from(port));
+        let after = self
+            .stretches
+            .partition_point(|stretch| stretch.start <= u32::from(port));
         let stretch = self.stretches.get(after.checked_sub(1)?)?;
-        let live = |kind: usize| stretch.ends.get(kind).copied().flatten().is_some_and(|end| now.0 < end);
+        let live = |kind: usize| {
+            stretch
+                .ends
+                .get(kind)
+                .copied()
+                .flatten()
+                .is_some_and(|end| now.0 < end)
+        };
         match (live(0), live(1), live(2)) {
             (false, false, false) => None,
             (true, false, false) => Some(Speaks::Tls),
@@ -188,9 +221,18 @@ fn kind_of(speaks: Speaks) -> usize {
 fn split_at_defaults(rule: &Rule, protocol: Protocol, start: u16, end: u16) -> Vec<(u16, u16)> {
     let mut cuts = vec![start];
     if rule.speaks.is_none() && protocol == Protocol::Tcp {
-        cuts.extend([80, 81, 443, 444].into_iter().filter(|cut| start < *cut && *cut <= end));
+        cuts.extend(
+            [80, 81, 443, 444]
+                .into_iter()
+                .filter(|cut| start < *cut && *cut <= end),
+        );
     }
-    let lasts: Vec<u16> = cuts.iter().skip(1).map(|cut| cut - 1).chain([end]).collect();
+    let lasts: Vec<u16> = cuts
+        .iter()
+        .skip(1)
+        .map(|cut| cut - 1)
+        .chain([end])
+        .collect();
     cuts.into_iter().zip(lasts).collect()
 }
 
@@ -206,12 +248,16 @@ impl Ancestors {
         let mut ends: HashMap<Box<str>, i64> = HashMap::new();
         for rule in rules {
             let end = rule.until.map_or(i64::MAX, |until| until.0);
-            let Selector::Host(pattern) = &rule.to else { continue };
+            let Selector::Host(pattern) = &rule.to else {
+                continue;
+            };
             let (name, itself) = match pattern {
                 Pattern::Exact(name) => (name.as_str(), false),
                 Pattern::Below(apex) => (apex.as_str(), true),
             };
-            let above = name.match_indices('.').filter_map(|(dot, _)| name.get(dot + 1..));
+            let above = name
+                .match_indices('.')
+                .filter_map(|(dot, _)| name.get(dot + 1..));
             for ancestor in itself.then_some(name).into_iter().chain(above) {
                 let known = ends.entry(ancestor.into()).or_insert(end);
                 *known = (*known).max(end);

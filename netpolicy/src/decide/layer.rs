@@ -38,7 +38,10 @@ pub(super) struct Classed {
 
 impl Classed {
     pub(super) fn new(book: &AddressBook, address: IpAddr) -> Self {
-        Self { address, classified: book.classify(address) }
+        Self {
+            address,
+            classified: book.classify(address),
+        }
     }
 
     pub(super) fn class(&self) -> Class {
@@ -61,30 +64,41 @@ impl Layer {
     }
 
     fn deny_by(&self, reason: Reason, rule: &Rule) -> Denial {
-        Denial { note: rule.reason.clone(), ..self.deny(reason, Some(&rule.at)) }
+        Denial {
+            note: rule.reason.clone(),
+            ..self.deny(reason, Some(&rule.at))
+        }
     }
 
     /// Host rules of `allow` that match the name and have not expired.
     pub(super) fn allows_of(&self, name: &Name, now: UnixSeconds) -> impl Iterator<Item = &Rule> {
         let numbers = self.index.allow.by_name(name).into_iter();
-        numbers.filter_map(|number| self.policy().allow.get(number)).filter(move |rule| rule.in_force(now))
+        numbers
+            .filter_map(|number| self.policy().allow.get(number))
+            .filter(move |rule| rule.in_force(now))
     }
 
     /// Host rules of `deny` that match the name and have not expired.
     pub(super) fn denies_of(&self, name: &Name, now: UnixSeconds) -> impl Iterator<Item = &Rule> {
         let numbers = self.index.deny.by_name(name).into_iter();
-        numbers.filter_map(|number| self.policy().deny.get(number)).filter(move |rule| rule.in_force(now))
+        numbers
+            .filter_map(|number| self.policy().deny.get(number))
+            .filter(move |rule| rule.in_force(now))
     }
 
     /// `cidr` rules of `allow` that hold the address and have not expired.
     pub(super) fn nets_of(&self, address: IpAddr, now: UnixSeconds) -> impl Iterator<Item = &Rule> {
         let numbers = self.index.allow.by_address(address).into_iter();
-        numbers.filter_map(|number| self.policy().allow.get(number)).filter(move |rule| rule.in_force(now))
+        numbers
+            .filter_map(|number| self.policy().allow.get(number))
+            .filter(move |rule| rule.in_force(now))
     }
 
     /// The `deny` entry that forbids this name here, if one does.
     pub(super) fn name_denial(&self, name: &Name, ask: Ask) -> Option<Denial> {
-        let rule = self.denies_of(name, ask.now).find(|rule| rule.applies(ask.port, ask.protocol, ask.now))?;
+        let rule = self
+            .denies_of(name, ask.now)
+            .find(|rule| rule.applies(ask.port, ask.protocol, ask.now))?;
         Some(self.deny_by(Reason::NameDenied, rule))
     }
 
@@ -94,9 +108,15 @@ impl Layer {
         let numbers = [Some(place.address), inside].into_iter().flatten();
         let mut numbers = numbers.flat_map(|address| self.index.deny.by_address(address));
         let rule = numbers.find_map(|number| {
-            self.policy().deny.get(number).filter(|rule| rule.applies(ask.port, ask.protocol, ask.now))
+            self.policy()
+                .deny
+                .get(number)
+                .filter(|rule| rule.applies(ask.port, ask.protocol, ask.now))
         })?;
-        Some(Denial { class: Some(place.class()), ..self.deny_by(Reason::AddressDenied, rule) })
+        Some(Denial {
+            class: Some(place.class()),
+            ..self.deny_by(Reason::AddressDenied, rule)
+        })
     }
 
     /// The `deny` entry that forbids every IPv4 address here, if there is one for every IPv6 address too.
@@ -110,7 +130,9 @@ impl Layer {
             })
         };
         let (v4, v6) = (IpAddr::from([0; 4]), IpAddr::from([0; 16]));
-        whole(v6).and(whole(v4)).map(|rule| self.deny_by(Reason::AddressDenied, rule))
+        whole(v6)
+            .and(whole(v4))
+            .map(|rule| self.deny_by(Reason::AddressDenied, rule))
     }
 
     /// Whether this layer lets a flow to the name pass, addresses aside.
@@ -124,9 +146,12 @@ impl Layer {
         }
         let rules: Vec<&Rule> = self.allows_of(name, ask.now).collect();
         self.local_name_gate(name, &rules)?;
-        match (self.pick(rules.iter().copied(), ask), policy.network) {
+        match (pick(rules.iter().copied(), ask), policy.network) {
             (Some(grant), _) => Ok(grant),
-            (None, NetworkMode::Internet) => Ok(Grant { rule: policy.network_at.clone(), speech: Speech::Unsaid }),
+            (None, NetworkMode::Internet) => Ok(Grant {
+                rule: policy.network_at.clone(),
+                speech: Speech::Unsaid,
+            }),
             (None, _) => Err(self.nearest_miss(&rules, ask, Reason::NameNotAllowed)),
         }
     }
@@ -138,20 +163,11 @@ impl Layer {
             Some(Special::Local) => self.policy().private && !rules.is_empty(),
             Some(Special::NotDns) => false,
         };
-        if open { Ok(()) } else { Err(self.deny(Reason::NameNotAllowed, rules.first().map(|rule| &rule.at))) }
-    }
-
-    /// Of rules that match: those that apply here, and how they want bytes judged.
-    fn pick<'a>(&self, rules: impl Iterator<Item = &'a Rule>, ask: Ask) -> Option<Grant> {
-        let mut grant: Option<Grant> = None;
-        for rule in rules.filter(|rule| rule.applies(ask.port, ask.protocol, ask.now)) {
-            let speech = Speech::of(rule, ask.port, ask.protocol);
-            match &mut grant {
-                Some(grant) => grant.speech = grant.speech.within_layer(speech),
-                None => grant = Some(Grant { rule: rule.at.clone(), speech }),
-            }
+        if open {
+            Ok(())
+        } else {
+            Err(self.deny(Reason::NameNotAllowed, rules.first().map(|rule| &rule.at)))
         }
-        grant
     }
 
     /// The most helpful reason when some rule names the destination but none applies.
@@ -165,12 +181,16 @@ impl Layer {
     }
 
     /// Whether the class of an address is open in this layer. Classes that are never open were refused before.
-    pub(super) fn class_gate(&self, place: &Classed, ask: Ask, book: &AddressBook) -> Result<(), Reason> {
+    pub(super) fn class_gate(
+        &self,
+        place: &Classed,
+        ask: Ask,
+        book: &AddressBook,
+    ) -> Result<(), Reason> {
         let private = self.policy().private;
         match place.class() {
             Class::Public => Ok(()),
-            Class::Private if private => Ok(()),
-            Class::Host if private => Ok(()),
+            Class::Private | Class::Host if private => Ok(()),
             Class::Special if private && self.names_special(place.address, ask, book) => Ok(()),
             Class::Private => Err(Reason::AddressPrivate),
             Class::Host => Err(Reason::AddressHost),
@@ -184,20 +204,47 @@ impl Layer {
 
     /// A `cidr` rule names a special range only if it begins and ends in special space: `0.0.0.0/0` names nothing.
     fn names_special(&self, address: IpAddr, ask: Ask, book: &AddressBook) -> bool {
-        self.nets_of(address, ask.now).filter(|rule| rule.applies(ask.port, ask.protocol, ask.now)).any(|rule| {
-            let Selector::Cidr(net) = &rule.to else { return false };
-            [net.network(), net.broadcast()].into_iter().all(|edge| book.classify(edge).class == Class::Special)
-        })
+        self.nets_of(address, ask.now)
+            .filter(|rule| rule.applies(ask.port, ask.protocol, ask.now))
+            .any(|rule| {
+                let Selector::Cidr(net) = &rule.to else {
+                    return false;
+                };
+                [net.network(), net.broadcast()]
+                    .into_iter()
+                    .all(|edge| book.classify(edge).class == Class::Special)
+            })
     }
 
     /// The `cidr` entries that permit this address here, if any.
     pub(super) fn net_grant(&self, address: IpAddr, ask: Ask) -> Option<Grant> {
-        self.pick(self.nets_of(address, ask.now), ask)
+        pick(self.nets_of(address, ask.now), ask)
     }
 
     /// Why no `cidr` entry permits this address here.
     pub(super) fn address_miss(&self, place: &Classed, ask: Ask) -> Denial {
         let rules: Vec<&Rule> = self.nets_of(place.address, ask.now).collect();
-        Denial { class: Some(place.class()), ..self.nearest_miss(&rules, ask, Reason::AddressNotAllowed) }
+        Denial {
+            class: Some(place.class()),
+            ..self.nearest_miss(&rules, ask, Reason::AddressNotAllowed)
+        }
     }
+}
+
+/// Of rules that match: those that apply here, and how they want bytes judged.
+fn pick<'a>(rules: impl Iterator<Item = &'a Rule>, ask: Ask) -> Option<Grant> {
+    let mut grant: Option<Grant> = None;
+    for rule in rules.filter(|rule| rule.applies(ask.port, ask.protocol, ask.now)) {
+        let speech = Speech::of(rule, ask.port, ask.protocol);
+        match &mut grant {
+            Some(grant) => grant.speech = grant.speech.within_layer(speech),
+            None => {
+                grant = Some(Grant {
+                    rule: rule.at.clone(),
+                    speech,
+                });
+            }
+        }
+    }
+    grant
 }

@@ -34,14 +34,17 @@ pub fn decide_lookup(s: &Snapshot, name: &Name, now: UnixSeconds) -> Lookup {
     }
     match s.layers().last() {
         None => Lookup::Deny(Denial::fixed(Reason::NetworkNone)),
-        Some(layer) if left.iter().all(Ports::is_empty) => Lookup::Deny(layer.deny(Reason::PortNotAllowed, None)),
+        Some(layer) if left.iter().all(Ports::is_empty) => {
+            Lookup::Deny(layer.deny(Reason::PortNotAllowed, None))
+        }
         Some(_) if ancestor => Lookup::Ancestor,
         Some(_) => Lookup::Permit(ground(s, name, &grants)),
     }
 }
 
 fn both(a: Option<&Ports>, b: Option<&Ports>) -> Ports {
-    a.zip(b).map_or_else(Ports::none, |(a, b)| a.intersection(b))
+    a.zip(b)
+        .map_or_else(Ports::none, |(a, b)| a.intersection(b))
 }
 
 fn ground(s: &Snapshot, name: &Name, grants: &[Grant]) -> Ground {
@@ -77,7 +80,8 @@ fn judge(layer: &Layer, name: &Name, now: UnixSeconds) -> Word {
     {
         return Word::Permit(grant, ports);
     }
-    let exists = layer.policy().network == NetworkMode::Domains && layer.index.ancestors.contains(name, now);
+    let exists =
+        layer.policy().network == NetworkMode::Domains && layer.index.ancestors.contains(name, now);
     if exists { Word::Ancestor } else { own }
 }
 
@@ -96,12 +100,17 @@ fn judge_one(layer: &Layer, name: &Name, now: UnixSeconds) -> Word {
     let [tcp, udp] = Protocol::ALL.map(permitted);
     let [no_tcp, no_udp] = &denied;
     let left = [tcp.minus(no_tcp), udp.minus(no_udp)];
-    let everything_denied = denied.iter().all(|ports| Ports::any().minus(ports).is_empty());
+    let everything_denied = denied
+        .iter()
+        .all(|ports| Ports::any().minus(ports).is_empty());
     let had_some = !tcp.is_empty() || !udp.is_empty();
     if let Some(rule) = denies.first()
         && (everything_denied || had_some && left.iter().all(Ports::is_empty))
     {
-        return Word::Deny(Denial { note: rule.reason.clone(), ..layer.deny(Reason::NameDenied, Some(&rule.at)) });
+        return Word::Deny(Denial {
+            note: rule.reason.clone(),
+            ..layer.deny(Reason::NameDenied, Some(&rule.at))
+        });
     }
     if let Err(denial) = layer.local_name_gate(name, &allows) {
         return Word::Deny(denial);
@@ -109,11 +118,24 @@ fn judge_one(layer: &Layer, name: &Name, now: UnixSeconds) -> Word {
     if left.iter().all(Ports::is_empty) {
         return Word::Deny(layer.deny(Reason::NameNotAllowed, None));
     }
-    let rule = allows.first().map_or_else(|| layer.policy().network_at.clone(), |rule| rule.at.clone());
-    Word::Permit(Grant { rule, speech: Speech::Unsaid }, left)
+    let rule = allows
+        .first()
+        .map_or_else(|| layer.policy().network_at.clone(), |rule| rule.at.clone());
+    Word::Permit(
+        Grant {
+            rule,
+            speech: Speech::Unsaid,
+        },
+        left,
+    )
 }
 
 fn ports_of(rules: &[&Rule], protocol: Protocol) -> Ports {
     let covering = rules.iter().filter(|rule| rule.covers_protocol(protocol));
-    Ports(covering.flat_map(|rule| rule.ports.0.iter().cloned()).collect()).normalised()
+    Ports(
+        covering
+            .flat_map(|rule| rule.ports.0.iter().cloned())
+            .collect(),
+    )
+    .normalised()
 }

@@ -11,6 +11,7 @@
 //!
 //! Deny beats allow; a denied address beats every name; one forbidden answer refuses all answers of a name.
 
+mod address;
 mod answers;
 mod bytes;
 mod connect;
@@ -148,19 +149,32 @@ pub struct Denial {
 impl Denial {
     /// A denial that no policy made.
     pub(crate) fn fixed(reason: Reason) -> Self {
-        Self { reason, layer: None, policy: None, rule: None, class: None, note: None }
+        Self {
+            reason,
+            layer: None,
+            policy: None,
+            rule: None,
+            class: None,
+            note: None,
+        }
     }
 
     /// The same denial, with the class of the address that decided.
     #[must_use]
     pub(crate) fn of_class(self, class: Class) -> Self {
-        Self { class: Some(class), ..self }
+        Self {
+            class: Some(class),
+            ..self
+        }
     }
 
     /// The same denial, with a sentence of explanation.
     #[must_use]
     pub(crate) fn noted(self, note: &str) -> Self {
-        Self { note: Some(note.to_owned()), ..self }
+        Self {
+            note: Some(note.to_owned()),
+            ..self
+        }
     }
 }
 

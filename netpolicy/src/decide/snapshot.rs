@@ -70,7 +70,11 @@ impl Layer {
             deny: RuleIndex::new(&policy.deny),
             ancestors: Ancestors::new(&policy.allow),
         };
-        Self { kind, policy, index: Arc::new(index) }
+        Self {
+            kind,
+            policy,
+            index: Arc::new(index),
+        }
     }
 
     /// Where it stands.
@@ -95,21 +99,40 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// A snapshot over policies: instance, workspace, job, those that exist. No layer at all permits nothing.
-    pub fn new(layers: Vec<(LayerKind, Arc<Policy>)>, book: Arc<AddressBook>, own: Arc<OwnListeners>) -> Self {
-        Self::of(layers.into_iter().map(|(kind, policy)| Layer::new(kind, policy)).collect(), book, own)
+    pub fn new(
+        layers: Vec<(LayerKind, Arc<Policy>)>,
+        book: Arc<AddressBook>,
+        own: Arc<OwnListeners>,
+    ) -> Self {
+        Self::of(
+            layers
+                .into_iter()
+                .map(|(kind, policy)| Layer::new(kind, policy))
+                .collect(),
+            book,
+            own,
+        )
     }
 
     /// A snapshot over layers that are indexed already (floors are shared by many networks).
     pub fn of(mut layers: Vec<Layer>, book: Arc<AddressBook>, own: Arc<OwnListeners>) -> Self {
         layers.sort_by_key(Layer::kind);
         let hash = hash_of(&layers);
-        Self { layers: layers.into(), book, own, hash }
+        Self {
+            layers: layers.into(),
+            book,
+            own,
+            hash,
+        }
     }
 
     /// The same layers under newer address classes; the hash stays.
     #[must_use]
     pub fn with_book(&self, book: Arc<AddressBook>) -> Self {
-        Self { book, ..self.clone() }
+        Self {
+            book,
+            ..self.clone()
+        }
     }
 
     /// Layers in the order instance, workspace, job.
@@ -134,12 +157,17 @@ impl Snapshot {
 
     /// The job's own policy, if there is one.
     pub fn job(&self) -> Option<&Policy> {
-        self.layers.iter().find(|layer| layer.kind == LayerKind::Job).map(|layer| &*layer.policy)
+        self.layers
+            .iter()
+            .find(|layer| layer.kind == LayerKind::Job)
+            .map(|layer| &*layer.policy)
     }
 
     /// The budgets in force: of each the narrowest of all layers.
     pub fn limits(&self) -> Limits {
-        self.layers.iter().fold(Limits::default(), |limits, layer| limits.narrowed_by(&layer.policy.limits))
+        self.layers.iter().fold(Limits::default(), |limits, layer| {
+            limits.narrowed_by(&layer.policy.limits)
+        })
     }
 
     /// What DNS answers for a permitted name: the job's choice, it widens nothing.
@@ -154,7 +182,9 @@ impl Snapshot {
 
     /// What some layer asks for and nobody enforces yet; running under such a snapshot is refused.
     pub fn unenforced(&self) -> impl Iterator<Item = &(String, Place)> {
-        self.layers.iter().flat_map(|layer| &layer.policy.unenforced)
+        self.layers
+            .iter()
+            .flat_map(|layer| &layer.policy.unenforced)
     }
 }
 

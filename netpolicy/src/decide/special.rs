@@ -50,7 +50,8 @@ pub fn special(name: &Name) -> Option<Special> {
 
 /// Whether a canonical name is the suffix or lies below it.
 fn is_at_or_below(name: &str, suffix: &str) -> bool {
-    name.strip_suffix(suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    name.strip_suffix(suffix)
+        .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 #[cfg(test)]
@@ -64,13 +65,31 @@ mod tests {
     #[test]
     fn local_names_are_recognised_by_whole_labels() {
         for text in [
-            "router", "localhost", "a.localhost", "localhost.localdomain", "ip6-localhost", "nas.local", "x.internal",
-            "host.docker.internal", "host.containers.internal", "kubernetes.default.svc", "x.home.arpa", "x.test",
-            "ipv4only.arpa", "5.0.0.10.in-addr.arpa",
+            "router",
+            "localhost",
+            "a.localhost",
+            "localhost.localdomain",
+            "ip6-localhost",
+            "nas.local",
+            "x.internal",
+            "host.docker.internal",
+            "host.containers.internal",
+            "kubernetes.default.svc",
+            "x.home.arpa",
+            "x.test",
+            "ipv4only.arpa",
+            "5.0.0.10.in-addr.arpa",
         ] {
             assert_eq!(of(text), Some(Special::Local), "{text}");
         }
-        for text in ["example.com", "notlocal.com", "mylocalhost.com", "xlocal.net", "local.example.com", "arpa.net"] {
+        for text in [
+            "example.com",
+            "notlocal.com",
+            "mylocalhost.com",
+            "xlocal.net",
+            "local.example.com",
+            "arpa.net",
+        ] {
             assert_eq!(of(text), None, "{text}");
         }
         assert_eq!(of("abc.onion"), Some(Special::NotDns));

@@ -26,7 +26,9 @@ impl Speech {
         match (self, other) {
             (Self::Unsaid, one) | (one, Self::Unsaid) => one,
             (Self::Written(a), Self::Written(b)) => Self::Written(stricter(a, b)),
-            (Self::Written(a), Self::Default(_)) | (Self::Default(_), Self::Written(a)) => Self::Written(a),
+            (Self::Written(a), Self::Default(_)) | (Self::Default(_), Self::Written(a)) => {
+                Self::Written(a)
+            }
             (Self::Default(a), Self::Default(b)) => Self::Default(stricter(a, b)),
         }
     }

@@ -45,7 +45,11 @@ pub struct Mistakes {
 impl Mistakes {
     /// No mistake yet in this file.
     pub fn new(file: &str) -> Self {
-        Self { file: file.into(), found: Vec::new(), more: 0 }
+        Self {
+            file: file.into(),
+            found: Vec::new(),
+            more: 0,
+        }
     }
 
     /// The file that is being read.
@@ -56,17 +60,29 @@ impl Mistakes {
     /// A place in the file.
     pub fn place(&self, line: usize, column: usize) -> Place {
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).max(1);
-        Place { file: Arc::clone(&self.file), line: number(line), column: number(column) }
+        Place {
+            file: Arc::clone(&self.file),
+            line: number(line),
+            column: number(column),
+        }
     }
 
     /// Notes a mistake that speaks for itself.
     pub fn add(&mut self, at: &Place, message: impl Into<String>) {
-        self.push(Mistake { at: at.clone(), message: message.into(), hint: None });
+        self.push(Mistake {
+            at: at.clone(),
+            message: message.into(),
+            hint: None,
+        });
     }
 
     /// Notes a mistake with what to write instead.
     pub fn hint(&mut self, at: &Place, message: impl Into<String>, hint: impl Into<String>) {
-        self.push(Mistake { at: at.clone(), message: message.into(), hint: Some(hint.into()) });
+        self.push(Mistake {
+            at: at.clone(),
+            message: message.into(),
+            hint: Some(hint.into()),
+        });
     }
 
     fn push(&mut self, mistake: Mistake) {
@@ -87,16 +103,25 @@ impl Mistakes {
         match value {
             Some(value) if self.found.is_empty() => Ok(value),
             _ => {
-                self.found.sort_by_key(|mistake| (mistake.at.line, mistake.at.column));
+                self.found
+                    .sort_by_key(|mistake| (mistake.at.line, mistake.at.column));
                 if self.more > 0
                     && let Some(last) = self.found.last()
                 {
                     let message = format!("{} more mistakes are not shown", self.more);
-                    self.found.push(Mistake { at: last.at.clone(), message, hint: None });
+                    self.found.push(Mistake {
+                        at: last.at.clone(),
+                        message,
+                        hint: None,
+                    });
                 }
                 if self.found.is_empty() {
                     let at = self.place(1, 1);
-                    self.found.push(Mistake { at, message: "the document cannot be read".into(), hint: None });
+                    self.found.push(Mistake {
+                        at,
+                        message: "the document cannot be read".into(),
+                        hint: None,
+                    });
                 }
                 Err(self.found)
             }
@@ -119,7 +144,9 @@ pub fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         return None;
     }
     let wanted = text.to_ascii_lowercase().replace('_', "-");
-    let scored = candidates.into_iter().map(|candidate| (distance(&wanted, &candidate.replace('_', "-")), candidate));
+    let scored = candidates
+        .into_iter()
+        .map(|candidate| (distance(&wanted, &candidate.replace('_', "-")), candidate));
     let (distance, candidate) = scored.min_by_key(|(distance, _)| *distance)?;
     let near = distance <= 1 + candidate.len() / 5 && distance < candidate.len();
     near.then_some(candidate)
@@ -134,7 +161,9 @@ fn distance(a: &str, b: &str) -> usize {
         let mut row = vec![i + 1];
         for (j, cb) in b.iter().enumerate() {
             let at = |row: &[usize], k: usize| row.get(k).copied().unwrap_or(usize::MAX / 2);
-            let mut best = (at(&last, j) + usize::from(ca != cb)).min(at(&last, j + 1) + 1).min(at(&row, j) + 1);
+            let mut best = (at(&last, j) + usize::from(ca != cb))
+                .min(at(&last, j + 1) + 1)
+                .min(at(&row, j) + 1);
             let swapped = i > 0 && j > 0 && a.get(i - 1) == Some(cb) && b.get(j - 1) == Some(ca);
             if swapped {
                 best = best.min(at(&before, j - 1) + 1);
@@ -176,7 +205,10 @@ mod tests {
         }
         let shown = mistakes.finish(Some(())).unwrap_err();
         assert_eq!(shown.len(), MOST + 1);
-        assert_eq!(shown.last().unwrap().message, "900 more mistakes are not shown");
+        assert_eq!(
+            shown.last().unwrap().message,
+            "900 more mistakes are not shown"
+        );
     }
 
     #[test]

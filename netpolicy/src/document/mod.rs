@@ -5,9 +5,13 @@
 //! [`tree`], [`shape`], [`values`] and [`mistake`] serve the configuration file too.
 
 mod build;
+mod entries;
+mod forms;
 pub mod grammar;
 pub mod mistake;
 mod presets;
+mod rules;
+mod scalar;
 mod schema;
 pub mod sets;
 pub mod shape;
@@ -36,7 +40,11 @@ pub fn parse(file: &str, text: &str, packages: Option<&[String]>) -> Result<Poli
 }
 
 /// Reads one policy document from bytes, which may turn out to be no text.
-pub fn parse_bytes(file: &str, bytes: &[u8], packages: Option<&[String]>) -> Result<Policy, Vec<Mistake>> {
+pub fn parse_bytes(
+    file: &str,
+    bytes: &[u8],
+    packages: Option<&[String]>,
+) -> Result<Policy, Vec<Mistake>> {
     let mut mistakes = Mistakes::new(file);
     let text = text::decode(bytes, &mut mistakes);
     let policy = text.and_then(|text| read(text, packages, &mut mistakes));
@@ -46,7 +54,11 @@ pub fn parse_bytes(file: &str, bytes: &[u8], packages: Option<&[String]>) -> Res
 fn read(text: &str, packages: Option<&[String]>, mistakes: &mut Mistakes) -> Option<Policy> {
     let root = tree::read(text, mistakes)?;
     shape::check(&root, &grammar::POLICY, mistakes);
-    let uses_packages = root.field("use").is_some_and(|used| used.items().iter().any(|set| set.scalar() == Some(sets::PACKAGES)));
+    let uses_packages = root.field("use").is_some_and(|used| {
+        used.items()
+            .iter()
+            .any(|set| set.scalar() == Some(sets::PACKAGES))
+    });
     let hash = hash(text, packages.filter(|_| uses_packages));
     build::policy(&root, hash, packages, mistakes)
 }

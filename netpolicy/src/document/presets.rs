@@ -7,10 +7,19 @@ use crate::policy::Policy;
 pub const PRESETS: &[(&str, &str)] = &[
     ("none", "no network"),
     ("domains", "allowed domains only; copy it and fill `allow`"),
-    ("domains-private", "allowed domains only, also where they lead to private networks or the host"),
+    (
+        "domains-private",
+        "allowed domains only, also where they lead to private networks or the host",
+    ),
     ("internet", "every public destination, port 25 excepted"),
-    ("internet-private", "every public destination, private networks and the host, port 25 excepted"),
-    ("app", "HTTP and TLS on ports 80 and 443 of public destinations, for services of apps"),
+    (
+        "internet-private",
+        "every public destination, private networks and the host, port 25 excepted",
+    ),
+    (
+        "app",
+        "HTTP and TLS on ports 80 and 443 of public destinations, for services of apps",
+    ),
     ("build", "public destinations for image builds"),
     ("own-calls", "public destinations for Sallyport's own calls"),
 ];
@@ -36,7 +45,11 @@ pub fn preset(name: &str) -> Option<Policy> {
 }
 
 fn checked(name: &str) -> Option<Result<Policy, Vec<Mistake>>> {
-    Some(super::parse(&format!("preset:{name}"), preset_text(name)?, None))
+    Some(super::parse(
+        &format!("preset:{name}"),
+        preset_text(name)?,
+        None,
+    ))
 }
 
 #[cfg(test)]
@@ -48,7 +61,10 @@ mod tests {
         for (name, _) in PRESETS {
             let policy = checked(name).unwrap().unwrap();
             assert_eq!(policy.name, *name);
-            assert!(policy.unenforced.is_empty() && policy.needs_packages.is_none(), "{name}");
+            assert!(
+                policy.unenforced.is_empty() && policy.needs_packages.is_none(),
+                "{name}"
+            );
             assert_eq!(&*policy.at.file, format!("preset:{name}"));
         }
         assert_eq!(preset("nonsense"), None);

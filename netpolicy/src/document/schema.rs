@@ -7,7 +7,10 @@ use super::shape::{Bond, Field, Kind, Need, Shape};
 /// The schema of a whole document.
 pub fn document(shape: &Shape, title: &str, description: &str) -> Value {
     let mut schema = object(shape);
-    schema.insert("$schema".into(), json!("https://json-schema.org/draft/2020-12/schema"));
+    schema.insert(
+        "$schema".into(),
+        json!("https://json-schema.org/draft/2020-12/schema"),
+    );
     schema.insert("title".into(), json!(title));
     schema.insert("description".into(), json!(description));
     Value::Object(schema)
@@ -15,7 +18,11 @@ pub fn document(shape: &Shape, title: &str, description: &str) -> Value {
 
 fn object(shape: &Shape) -> Map<String, Value> {
     let properties: Map<String, Value> = shape.fields.iter().map(property).collect();
-    let required = shape.fields.iter().filter(|field| field.need == Need::Required).map(|field| json!(field.key));
+    let required = shape
+        .fields
+        .iter()
+        .filter(|field| field.need == Need::Required)
+        .map(|field| json!(field.key));
     let mut schema = Map::new();
     schema.insert("type".into(), json!("object"));
     schema.insert("properties".into(), Value::Object(properties));
@@ -48,7 +55,9 @@ fn kind(kind_: &Kind) -> Value {
         Kind::List { of, min } => json!({ "type": "array", "items": kind(of), "minItems": min }),
         Kind::Object(shape) => Value::Object(object(shape)),
         Kind::Named { keys, of } => {
-            let names = keys.pattern.map_or_else(|| json!({}), |pattern| json!({ "pattern": pattern }));
+            let names = keys
+                .pattern
+                .map_or_else(|| json!({}), |pattern| json!({ "pattern": pattern }));
             json!({ "type": "object", "propertyNames": names, "additionalProperties": kind(of) })
         }
         Kind::Either { of, .. } => json!({ "anyOf": of.iter().map(kind).collect::<Vec<_>>() }),
@@ -58,12 +67,17 @@ fn kind(kind_: &Kind) -> Value {
 fn bond(bond: &Bond) -> Value {
     match bond {
         Bond::OneOf(keys) => {
-            let each: Vec<Value> = keys.iter().map(|key| json!({ "required": [key] })).collect();
+            let each: Vec<Value> = keys
+                .iter()
+                .map(|key| json!({ "required": [key] }))
+                .collect();
             json!({ "oneOf": each })
         }
         Bond::Needs(key, other) => json!({ "dependentRequired": { *key: [other] } }),
         Bond::Apart(key, other, _) => json!({ "not": { "required": [key, other] } }),
-        Bond::ApartIf { key, word, other, .. } => {
+        Bond::ApartIf {
+            key, word, other, ..
+        } => {
             json!({ "not": { "required": [key, other], "properties": { *key: { "const": word } } } })
         }
     }

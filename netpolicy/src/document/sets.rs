@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 use ipnet::IpNet;
 
-use super::build;
 use super::mistake::{Mistakes, nearest, quoted};
+use super::rules;
 use super::tree::{self, Node};
 use crate::name::{Authority, Host, Pattern};
 use crate::policy::{Place, Ports, Protocol, Rule, Selector};
@@ -19,7 +19,10 @@ const SHIPPED: &str = include_str!("sets.yaml");
 
 /// A shipped set's entries; their places point into `set:NAME`.
 pub fn shipped(name: &str) -> Option<&'static [Rule]> {
-    all().iter().find(|(own, _)| own == name).map(|(_, rules)| rules.as_slice())
+    all()
+        .iter()
+        .find(|(own, _)| own == name)
+        .map(|(_, rules)| rules.as_slice())
 }
 
 /// Names of the shipped sets.
@@ -34,18 +37,26 @@ fn all() -> &'static [(String, Vec<Rule>)] {
         let mut mistakes = Mistakes::new("set");
         let root = tree::read(SHIPPED, &mut mistakes);
         let entries = root.as_ref().map(Node::entries).unwrap_or_default();
-        entries.iter().map(|entry| (entry.key.clone(), named_rules(&entry.key, &entry.value))).collect()
+        entries
+            .iter()
+            .map(|entry| (entry.key.clone(), named_rules(&entry.key, &entry.value)))
+            .collect()
     })
 }
 
 fn named_rules(name: &str, list: &Node) -> Vec<Rule> {
     let mut mistakes = Mistakes::new("set");
     let file: std::sync::Arc<str> = format!("set:{name}").into();
-    let mut rules = build::rules(Some(list), &mut mistakes);
+    let mut rules = rules::allow_rules(Some(list), &mut mistakes);
     for rule in &mut rules {
         rule.at.file = file.clone();
     }
     rules
+}
+
+/// Whether a set of this name is shipped or means the image's own hosts.
+fn is_reserved(name: &str) -> bool {
+    name == PACKAGES || shipped(name).is_some()
 }
 
 /// The sets that one document can use.
@@ -58,11 +69,18 @@ impl<'a> Sets<'a> {
     pub(super) fn new(root: &'a Node, mistakes: &mut Mistakes) -> Self {
         let mut own = Vec::new();
         for entry in root.field("sets").map(Node::entries).unwrap_or_default() {
-            if build::is_reserved(&entry.key) {
+            if is_reserved(&entry.key) {
                 let message = format!("the set {} has that name already", quoted(&entry.key));
-                mistakes.hint(&entry.at, message, "it is shipped or filled by the image; choose another name");
+                mistakes.hint(
+                    &entry.at,
+                    message,
+                    "it is shipped or filled by the image; choose another name",
+                );
             }
-            own.push((entry.key.as_str(), build::rules(Some(&entry.value), mistakes)));
+            own.push((
+                entry.key.as_str(),
+                rules::allow_rules(Some(&entry.value), mistakes),
+            ));
         }
         Self { own }
     }
@@ -78,9 +96,15 @@ impl<'a> Sets<'a> {
         let mut needs = None;
         let mut seen: Vec<&str> = Vec::new();
         for item in root.field("use").map(Node::items).unwrap_or_default() {
-            let Some(name) = item.scalar().filter(|name| !name.is_empty()) else { continue };
+            let Some(name) = item.scalar().filter(|name| !name.is_empty()) else {
+                continue;
+            };
             if seen.contains(&name) {
-                mistakes.hint(&item.at, format!("the set {} is used twice", quoted(name)), "keep one");
+                mistakes.hint(
+                    &item.at,
+                    format!("the set {} is used twice", quoted(name)),
+                    "keep one",
+                );
                 continue;
             }
             seen.push(name);
@@ -97,7 +121,11 @@ impl<'a> Sets<'a> {
     }
 
     fn find(&self, name: &str) -> Option<&[Rule]> {
-        let own = self.own.iter().find(|(own, _)| *own == name).map(|(_, rules)| rules.as_slice());
+        let own = self
+            .own
+            .iter()
+            .find(|(own, _)| *own == name)
+            .map(|(_, rules)| rules.as_slice());
         own.or_else(|| shipped(name))
     }
 
@@ -119,7 +147,10 @@ fn from_image(hosts: &[String], at: &Place, mistakes: &mut Mistakes) -> Vec<Rule
     for host in hosts {
         match Authority::parse(host.as_bytes()) {
             Ok(authority) => rules.push(image_rule(authority, at)),
-            Err(error) => mistakes.add(at, format!("the image's settings name {}: {error}", quoted(host))),
+            Err(error) => mistakes.add(
+                at,
+                format!("the image's settings name {}: {error}", quoted(host)),
+            ),
         }
     }
     rules
@@ -131,7 +162,9 @@ fn image_rule(authority: Authority, at: &Place) -> Rule {
             Host::Name(name) => Selector::Host(Pattern::Exact(name)),
             Host::Address(address) => Selector::Cidr(single(address)),
         },
-        ports: authority.port.map_or_else(Ports::web, |port| Ports(vec![port..=port])),
+        ports: authority
+            .port
+            .map_or_else(Ports::web, |port| Ports(vec![port..=port])),
         protocol: Some(Protocol::Tcp),
         speaks: None,
         until: None,
@@ -161,18 +194,29 @@ mod tests {
                 check(entry, &ALLOW, &mut mistakes);
                 entries += 1;
             }
-            build::rules(Some(&set.value), &mut mistakes);
+            rules::allow_rules(Some(&set.value), &mut mistakes);
         }
         assert_eq!(mistakes.finish(Some(())), Ok(()));
-        assert_eq!(all().iter().map(|(_, rules)| rules.len()).sum::<usize>(), entries);
+        assert_eq!(
+            all().iter().map(|(_, rules)| rules.len()).sum::<usize>(),
+            entries
+        );
         assert!(entries > 20);
     }
 
     #[test]
     fn code_hosts_is_the_sum_of_its_parts() {
         let parts = ["github", "gitlab", "bitbucket", "codeberg", "sourcehut"];
-        let parts: Vec<Selector> = parts.iter().flat_map(|n| shipped(n).unwrap()).map(|r| r.to.clone()).collect();
-        let whole: Vec<Selector> = shipped("code-hosts").unwrap().iter().map(|r| r.to.clone()).collect();
+        let parts: Vec<Selector> = parts
+            .iter()
+            .flat_map(|n| shipped(n).unwrap())
+            .map(|r| r.to.clone())
+            .collect();
+        let whole: Vec<Selector> = shipped("code-hosts")
+            .unwrap()
+            .iter()
+            .map(|r| r.to.clone())
+            .collect();
         assert_eq!(parts, whole);
     }
 }

@@ -5,6 +5,7 @@
 //! mistake; whoever builds values afterwards may skip what does not fit, it has been reported.
 
 use super::mistake::{Mistakes, nearest, quoted};
+pub use super::scalar::{flag, is_text, whole};
 use super::tree::{Node, Value};
 use crate::policy::Place;
 
@@ -129,7 +130,11 @@ pub enum Bond {
 /// Checks a mapping against its table. Every mistake is noted.
 pub fn check(node: &Node, shape: &Shape, mistakes: &mut Mistakes) {
     let Value::Map(entries) = &node.value else {
-        mistakes.hint(&node.at, format!("{} is a mapping, not {}", shape.what, node.what()), keys_hint(shape));
+        mistakes.hint(
+            &node.at,
+            format!("{} is a mapping, not {}", shape.what, node.what()),
+            keys_hint(shape),
+        );
         return;
     };
     for entry in entries {
@@ -138,10 +143,18 @@ pub fn check(node: &Node, shape: &Shape, mistakes: &mut Mistakes) {
             None => unknown_key(&entry.at, &entry.key, shape, mistakes),
         }
     }
-    for field in shape.fields.iter().filter(|field| field.need == Need::Required) {
+    for field in shape
+        .fields
+        .iter()
+        .filter(|field| field.need == Need::Required)
+    {
         if node.entry(field.key).is_none() {
             let message = format!("{} needs `{}`", shape.what, field.key);
-            mistakes.hint(&node.at, message, format!("`{}`: {}", field.key, field.help));
+            mistakes.hint(
+                &node.at,
+                message,
+                format!("`{}`: {}", field.key, field.help),
+            );
         }
     }
     for bond in shape.bonds {
@@ -152,32 +165,55 @@ pub fn check(node: &Node, shape: &Shape, mistakes: &mut Mistakes) {
 /// Checks one value against its kind. `name` is what messages call it.
 pub fn check_kind(node: &Node, kind: &Kind, name: &str, mistakes: &mut Mistakes) {
     match kind {
+        _ if node.value == Value::Refused => {}
         Kind::Object(shape) => check(node, shape, mistakes),
         Kind::List { of, min } => check_list(node, of, *min, name, mistakes),
         Kind::Named { keys, of } => check_named(node, keys, of, name, mistakes),
         Kind::Either { of, expected } => match of.iter().find(|kind| shape_fits(node, kind)) {
             Some(kind) => check_kind(node, kind, name, mistakes),
-            None => mistakes.add(&node.at, format!("{name} is {expected}, not {}", node.what())),
+            None => mistakes.add(
+                &node.at,
+                format!("{name} is {expected}, not {}", node.what()),
+            ),
         },
         Kind::Text(format) => check_text(node, format, name, mistakes),
         Kind::Flag if flag(node).is_some() => {}
-        Kind::Flag => mistakes.hint(&node.at, format!("{name} is true or false, not {}", node.what()), "write true or false"),
+        Kind::Flag => mistakes.hint(
+            &node.at,
+            format!("{name} is true or false, not {}", node.what()),
+            "write true or false",
+        ),
         Kind::Word(words) => check_word(node, words, name, mistakes),
         Kind::Whole { min, max } if whole(node).is_some_and(|n| (*min..=*max).contains(&n)) => {}
         Kind::Whole { min, max } => {
-            let message = format!("{name} is a whole number from {min} to {max}, not {}", node.what());
-            mistakes.hint(&node.at, message, "write it in plain digits, without quotes or leading zeros");
+            let message = format!(
+                "{name} is a whole number from {min} to {max}, not {}",
+                node.what()
+            );
+            mistakes.hint(
+                &node.at,
+                message,
+                "write it in plain digits, without quotes or leading zeros",
+            );
         }
     }
 }
 
 fn check_list(node: &Node, of: &Kind, min: usize, name: &str, mistakes: &mut Mistakes) {
     let Value::List(items) = &node.value else {
-        mistakes.hint(&node.at, format!("{name} is a list, not {}", node.what()), "write `- ` before each element, or `[]`");
+        mistakes.hint(
+            &node.at,
+            format!("{name} is a list, not {}", node.what()),
+            "write `- ` before each element, or `[]`",
+        );
         return;
     };
     if items.len() < min {
-        mistakes.hint(&node.at, format!("{name} is empty"), "name at least one, or remove the key");
+        mistakes.hint(
+            &node.at,
+            format!("{name} is empty"),
+            "name at least one, or remove the key",
+        );
     }
     for item in items {
         check_kind(item, of, &format!("an element of {name}"), mistakes);
@@ -186,7 +222,10 @@ fn check_list(node: &Node, of: &Kind, min: usize, name: &str, mistakes: &mut Mis
 
 fn check_named(node: &Node, keys: &Format, of: &Kind, name: &str, mistakes: &mut Mistakes) {
     let Value::Map(entries) = &node.value else {
-        mistakes.add(&node.at, format!("{name} is a mapping, not {}", node.what()));
+        mistakes.add(
+            &node.at,
+            format!("{name} is a mapping, not {}", node.what()),
+        );
         return;
     };
     for entry in entries {
@@ -200,16 +239,32 @@ fn check_named(node: &Node, keys: &Format, of: &Kind, name: &str, mistakes: &mut
 
 fn check_text(node: &Node, format: &Format, name: &str, mistakes: &mut Mistakes) {
     let Some(text) = node.scalar() else {
-        mistakes.add(&node.at, format!("{name} is {}, not {}", format.expected, node.what()));
+        mistakes.add(
+            &node.at,
+            format!("{name} is {}, not {}", format.expected, node.what()),
+        );
         return;
     };
     if node.is_null() {
-        mistakes.add(&node.at, format!("{name} is empty; write {}", format.expected));
-    } else if format.lexis == Lexis::Words && node.plain().is_some_and(is_other_type) {
-        let message = format!("{name} is a text, and {} without quotes is not one to every reader", quoted(text));
-        mistakes.hint(&node.at, message, format!("write it in quotes if the text is meant: {text:?}"));
+        mistakes.add(
+            &node.at,
+            format!("{name} is empty; write {}", format.expected),
+        );
+    } else if format.lexis == Lexis::Words && !is_text(node) {
+        let message = format!(
+            "{name} is a text, and {} without quotes is not one to every reader",
+            quoted(text)
+        );
+        mistakes.hint(
+            &node.at,
+            message,
+            format!("write it in quotes if the text is meant: {text:?}"),
+        );
     } else if !(format.fits)(text) {
-        mistakes.add(&node.at, format!("{name} is {}, not {}", format.expected, node.what()));
+        mistakes.add(
+            &node.at,
+            format!("{name} is {}, not {}", format.expected, node.what()),
+        );
     }
 }
 
@@ -229,12 +284,24 @@ fn check_word(node: &Node, words: &[&str], name: &str, mistakes: &mut Mistakes) 
 fn check_bond(node: &Node, bond: &Bond, shape: &Shape, mistakes: &mut Mistakes) {
     match bond {
         Bond::OneOf(keys) => {
-            let there: Vec<&str> = keys.iter().copied().filter(|key| node.entry(key).is_some()).collect();
-            let names = keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(" or ");
+            let there: Vec<&str> = keys
+                .iter()
+                .copied()
+                .filter(|key| node.entry(key).is_some())
+                .collect();
+            let names = keys
+                .iter()
+                .map(|key| format!("`{key}`"))
+                .collect::<Vec<_>>()
+                .join(" or ");
             match there.len() {
                 1 => {}
                 0 => mistakes.add(&node.at, format!("{} needs {names}", shape.what)),
-                _ => mistakes.hint(&node.at, format!("{} has {names}, not both", shape.what), "split it in two"),
+                _ => mistakes.hint(
+                    &node.at,
+                    format!("{} has {names}, not both", shape.what),
+                    "split it in two",
+                ),
             }
         }
         Bond::Needs(key, other) => {
@@ -244,13 +311,24 @@ fn check_bond(node: &Node, bond: &Bond, shape: &Shape, mistakes: &mut Mistakes) 
         }
         Bond::Apart(key, other, why) => {
             if let (Some(_), Some(entry)) = (node.entry(key), node.entry(other)) {
-                mistakes.add(&entry.at, format!("`{other}` cannot stand beside `{key}`: {why}"));
+                mistakes.add(
+                    &entry.at,
+                    format!("`{other}` cannot stand beside `{key}`: {why}"),
+                );
             }
         }
-        Bond::ApartIf { key, word, other, why } => {
+        Bond::ApartIf {
+            key,
+            word,
+            other,
+            why,
+        } => {
             let said = node.field(key).and_then(Node::scalar) == Some(word);
             if let (true, Some(entry)) = (said, node.entry(other)) {
-                mistakes.add(&entry.at, format!("`{other}` cannot stand beside `{key}: {word}`: {why}"));
+                mistakes.add(
+                    &entry.at,
+                    format!("`{other}` cannot stand beside `{key}: {word}`: {why}"),
+                );
             }
         }
     }
@@ -277,48 +355,19 @@ fn named(key: &str) -> String {
 /// Whether a value has the outer shape of a kind, so that its mistakes are the ones to report.
 fn shape_fits(node: &Node, kind: &Kind) -> bool {
     match (&node.value, kind) {
-        (Value::List(_), Kind::List { .. }) | (Value::Map(_), Kind::Object(_) | Kind::Named { .. }) => true,
-        (Value::Scalar { .. }, Kind::Word(words)) => node.scalar().is_some_and(|said| words.contains(&said)),
-        (Value::Scalar { .. }, Kind::Whole { min, max }) => whole(node).is_some_and(|n| (*min..=*max).contains(&n)),
-        (Value::Scalar { .. }, Kind::Text(format)) => node.scalar().is_some_and(|text| (format.fits)(text)),
+        (Value::List(_), Kind::List { .. })
+        | (Value::Map(_), Kind::Object(_) | Kind::Named { .. }) => true,
+        (Value::Scalar { .. }, Kind::Word(words)) => {
+            node.scalar().is_some_and(|said| words.contains(&said))
+        }
+        (Value::Scalar { .. }, Kind::Whole { min, max }) => {
+            whole(node).is_some_and(|n| (*min..=*max).contains(&n))
+        }
+        (Value::Scalar { .. }, Kind::Text(format)) => {
+            node.scalar().is_some_and(|text| (format.fits)(text))
+        }
         (Value::Scalar { .. }, Kind::Flag) => flag(node).is_some(),
         (_, Kind::Either { of, .. }) => of.iter().any(|kind| shape_fits(node, kind)),
         _ => false,
     }
-}
-
-/// A flag: `true` or `false` without quotes, and nothing else that some reader takes for one.
-pub fn flag(node: &Node) -> Option<bool> {
-    match node.plain()? {
-        "true" => Some(true),
-        "false" => Some(false),
-        _ => None,
-    }
-}
-
-/// A whole number in plain digits: no sign, no leading zero, no separators, no quotes.
-pub fn whole(node: &Node) -> Option<u64> {
-    let text = node.plain()?;
-    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    if digits && (text == "0" || !text.starts_with('0')) { text.parse().ok() } else { None }
-}
-
-/// Whether some YAML reader (1.1 or 1.2) takes an unquoted scalar for something else than a text.
-fn is_other_type(text: &str) -> bool {
-    let lower = text.to_ascii_lowercase();
-    if matches!(lower.as_str(), "true" | "false" | "yes" | "no" | "on" | "off" | "y" | "n" | "null" | "~" | "") {
-        return true;
-    }
-    if matches!(lower.trim_start_matches(['+', '-']), ".inf" | ".nan") {
-        return true;
-    }
-    // numbers of any base, with signs, separators, exponents, and times like 22:22
-    lower.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.'))
-        && lower.bytes().all(|b| b.is_ascii_hexdigit() || matches!(b, b'+' | b'-' | b'.' | b'_' | b':' | b'x' | b'o'))
-        && !is_address_like(&lower)
-}
-
-/// Addresses are made of the same characters and are no numbers to anybody.
-fn is_address_like(text: &str) -> bool {
-    text.matches('.').count() == 3 || text.matches(':').count() >= 2
 }

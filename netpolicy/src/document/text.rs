@@ -34,7 +34,10 @@ pub fn check(text: &str, mistakes: &mut Mistakes) {
         for (column, character) in content.chars().enumerate() {
             if let Some(what) = unusual(character).filter(|_| character != '\t') {
                 let at = mistakes.place(line + 1, column + 1);
-                let message = format!("{what} (U+{:04X}) cannot stand in a document", u32::from(character));
+                let message = format!(
+                    "{what} (U+{:04X}) cannot stand in a document",
+                    u32::from(character)
+                );
                 mistakes.hint(&at, message, "remove it");
             }
         }
@@ -47,15 +50,26 @@ pub fn unusual(character: char) -> Option<&'static str> {
     match code {
         0 => Some("a NUL character"),
         0x01..=0x1f | 0x7f..=0x9f | 0x2028 | 0x2029 => Some("a control character"),
-        0x061c | 0x200e | 0x200f | 0x202a..=0x202e | 0x2066..=0x206f => Some("a bidirectional control"),
+        0x061c | 0x200e | 0x200f | 0x202a..=0x202e | 0x2066..=0x206f => {
+            Some("a bidirectional control")
+        }
         0xfeff => Some("a byte order mark"),
-        0x00ad | 0x034f | 0x115f | 0x1160 | 0x17b4 | 0x17b5 | 0x180b..=0x180f | 0x200b..=0x200d | 0x2060..=0x2065 => {
-            Some("an invisible character")
-        }
-        0x3164 | 0xfe00..=0xfe0f | 0xffa0 | 0xfff0..=0xfffb | 0x1bca0..=0x1bca3 | 0x1d173..=0x1d17a => {
-            Some("an invisible character")
-        }
-        0xe0000..=0xe0fff => Some("an invisible character"),
+        0x00ad
+        | 0x034f
+        | 0x115f
+        | 0x1160
+        | 0x17b4
+        | 0x17b5
+        | 0x180b..=0x180f
+        | 0x200b..=0x200d
+        | 0x2060..=0x2065
+        | 0x3164
+        | 0xfe00..=0xfe0f
+        | 0xffa0
+        | 0xfff0..=0xfffb
+        | 0x1bca0..=0x1bca3
+        | 0x1d173..=0x1d17a
+        | 0xe0000..=0xe0fff => Some("an invisible character"),
         0x00a0 | 0x1680 | 0x2000..=0x200a | 0x202f | 0x205f | 0x3000 => Some("an unusual blank"),
         0xfdd0..=0xfdef => Some("a non-character"),
         _ if code & 0xfffe == 0xfffe => Some("a non-character"),

@@ -41,6 +41,8 @@ pub enum Value {
     List(Vec<Node>),
     /// A mapping; keys are distinct.
     Map(Vec<Entry>),
+    /// Something that was refused and reported (an alias), so that nothing more is to be said about it.
+    Refused,
 }
 
 /// One key of a mapping.
@@ -57,7 +59,9 @@ pub struct Entry {
 impl Node {
     /// The entry of a mapping.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
-        let Value::Map(entries) = &self.value else { return None };
+        let Value::Map(entries) = &self.value else {
+            return None;
+        };
         entries.iter().find(|entry| entry.key == key)
     }
 
@@ -68,22 +72,38 @@ impl Node {
 
     /// The elements, if it is a list; else none.
     pub fn items(&self) -> &[Node] {
-        if let Value::List(items) = &self.value { items } else { &[] }
+        if let Value::List(items) = &self.value {
+            items
+        } else {
+            &[]
+        }
     }
 
     /// The entries, if it is a mapping; else none.
     pub fn entries(&self) -> &[Entry] {
-        if let Value::Map(entries) = &self.value { entries } else { &[] }
+        if let Value::Map(entries) = &self.value {
+            entries
+        } else {
+            &[]
+        }
     }
 
     /// The text of a scalar, quoted or not.
     pub fn scalar(&self) -> Option<&str> {
-        if let Value::Scalar { text, .. } = &self.value { Some(text) } else { None }
+        if let Value::Scalar { text, .. } = &self.value {
+            Some(text)
+        } else {
+            None
+        }
     }
 
     /// The text of an unquoted scalar.
     pub fn plain(&self) -> Option<&str> {
-        if let Value::Scalar { text, plain: true } = &self.value { Some(text) } else { None }
+        if let Value::Scalar { text, plain: true } = &self.value {
+            Some(text)
+        } else {
+            None
+        }
     }
 
     /// Whether nothing stands here (`key:` alone, `~`, `null`).
@@ -96,6 +116,7 @@ impl Node {
         match &self.value {
             Value::List(_) => "a list".to_owned(),
             Value::Map(_) => "a mapping".to_owned(),
+            Value::Refused => "an alias".to_owned(),
             Value::Scalar { .. } if self.is_null() => "nothing".to_owned(),
             Value::Scalar { text, .. } => quoted(text),
         }
@@ -106,7 +127,10 @@ impl Node {
 pub fn read(text: &str, mistakes: &mut Mistakes) -> Option<Node> {
     let start = mistakes.place(1, 1);
     if text.len() > MOST_BYTES {
-        let message = format!("the document has {} bytes; {MOST_BYTES} are the most", text.len());
+        let message = format!(
+            "the document has {} bytes; {MOST_BYTES} are the most",
+            text.len()
+        );
         mistakes.add(&start, message);
         return None;
     }
@@ -117,7 +141,11 @@ pub fn read(text: &str, mistakes: &mut Mistakes) -> Option<Node> {
         // what such a text means is anybody's guess; its other mistakes would be guesses too
         return None;
     }
-    let mut reader = Reader { parser: Parser::new_from_str(text), mistakes, nodes: 0 };
+    let mut reader = Reader {
+        parser: Parser::new_from_str(text),
+        mistakes,
+        nodes: 0,
+    };
     let root = reader.document();
     if root.is_none() && reader.mistakes.count() == before {
         reader.mistakes.add(&start, "the document is empty");
@@ -140,11 +168,14 @@ impl<'a> Reader<'a, '_> {
         loop {
             let (event, span) = self.next().ok()?;
             match event {
-                Event::StreamEnd => return root,
                 Event::StreamStart | Event::DocumentEnd | Event::Nothing => {}
                 Event::DocumentStart(_) if root.is_some() => {
                     let at = self.place(span);
-                    self.mistakes.hint(&at, "a second document begins here", "one file holds one document");
+                    self.mistakes.hint(
+                        &at,
+                        "a second document begins here",
+                        "one file holds one document",
+                    );
                     return root;
                 }
                 Event::DocumentStart(_) => {
@@ -160,8 +191,13 @@ impl<'a> Reader<'a, '_> {
         match self.parser.next_event() {
             Some(Ok(found)) => Ok(found),
             Some(Err(error)) => {
-                let at = self.mistakes.place(error.marker().line(), error.marker().col() + 1);
-                self.mistakes.add(&at, format!("this is not YAML: {}", printable(error.info())));
+                let at = self
+                    .mistakes
+                    .place(error.marker().line(), error.marker().col() + 1);
+                self.mistakes.add(
+                    &at,
+                    format!("this is not YAML: {}", printable(error.info())),
+                );
                 Err(Stop)
             }
             None => Err(Stop),
@@ -177,18 +213,27 @@ impl<'a> Reader<'a, '_> {
         let at = self.place(span);
         self.nodes += 1;
         if self.nodes > MOST_NODES {
-            self.mistakes.add(&at, format!("the document has more than {MOST_NODES} values"));
+            self.mistakes.add(
+                &at,
+                format!("the document has more than {MOST_NODES} values"),
+            );
             return Err(Stop);
         }
         if depth > MOST_DEPTH {
-            self.mistakes.add(&at, format!("the document is nested deeper than {MOST_DEPTH} levels"));
+            self.mistakes.add(
+                &at,
+                format!("the document is nested deeper than {MOST_DEPTH} levels"),
+            );
             return Err(Stop);
         }
         let value = match event {
             Event::Scalar(text, style, anchor, tag) => {
                 self.decorations(&at, anchor, tag.is_some());
                 self.visible(&at, &text);
-                Value::Scalar { text: text.into_owned(), plain: style == ScalarStyle::Plain }
+                Value::Scalar {
+                    text: text.into_owned(),
+                    plain: style == ScalarStyle::Plain,
+                }
             }
             Event::SequenceStart(anchor, tag) => {
                 self.decorations(&at, anchor, tag.is_some());
@@ -199,9 +244,12 @@ impl<'a> Reader<'a, '_> {
                 Value::Map(self.map(depth)?)
             }
             Event::Alias(_) => {
-                self.mistakes.hint(&at, "an alias is not allowed", "write the value out where it belongs");
-                // stands for itself, so that reading goes on
-                Value::Scalar { text: String::new(), plain: false }
+                self.mistakes.hint(
+                    &at,
+                    "an alias is not allowed",
+                    "write the value out where it belongs",
+                );
+                Value::Refused
             }
             _ => return Err(Stop),
         };
@@ -230,28 +278,38 @@ impl<'a> Reader<'a, '_> {
             let (event, span) = self.next()?;
             let value = self.node(event, span, depth + 1)?;
             let Some(text) = self.key(&key) else { continue };
-            match lines.get(&text) {
-                Some(line) => {
-                    let message = format!("the key {} stands here twice", quoted(&text));
-                    self.mistakes.hint(&key.at, message, format!("it was given on line {line}; keep one"));
-                }
-                None => {
-                    lines.insert(text.clone(), key.at.line);
-                    entries.push(Entry { key: text, at: key.at, value });
-                }
+            if let Some(line) = lines.get(&text) {
+                let message = format!("the key {} stands here twice", quoted(&text));
+                self.mistakes.hint(
+                    &key.at,
+                    message,
+                    format!("it was given on line {line}; keep one"),
+                );
+                continue;
             }
+            lines.insert(text.clone(), key.at.line);
+            entries.push(Entry {
+                key: text,
+                at: key.at,
+                value,
+            });
         }
     }
 
     fn key(&mut self, key: &Node) -> Option<String> {
         match key.scalar() {
             Some("<<") => {
-                self.mistakes.hint(&key.at, "a merge key is not allowed", "write the entries out where they belong");
+                self.mistakes.hint(
+                    &key.at,
+                    "a merge key is not allowed",
+                    "write the entries out where they belong",
+                );
                 None
             }
             Some(text) if !text.is_empty() => Some(text.to_owned()),
             _ => {
-                self.mistakes.add(&key.at, format!("a key is a word, not {}", key.what()));
+                self.mistakes
+                    .add(&key.at, format!("a key is a word, not {}", key.what()));
                 None
             }
         }
@@ -259,24 +317,48 @@ impl<'a> Reader<'a, '_> {
 
     fn decorations(&mut self, at: &Place, anchor: usize, tagged: bool) {
         if anchor != 0 {
-            self.mistakes.hint(at, "an anchor is not allowed", "remove `&name`; values are written out");
+            self.mistakes.hint(
+                at,
+                "an anchor is not allowed",
+                "remove `&name`; values are written out",
+            );
         }
         if tagged {
-            self.mistakes.hint(at, "a tag is not allowed", "remove `!name`; the grammar says what stands where");
+            self.mistakes.hint(
+                at,
+                "a tag is not allowed",
+                "remove `!name`; the grammar says what stands where",
+            );
         }
     }
 
     /// Escapes in quoted texts can make what the text itself may not hold.
     fn visible(&mut self, at: &Place, text: &str) {
-        let found = text.chars().find_map(|c| text::unusual(c).filter(|_| c != '\n' && c != '\t').map(|what| (c, what)));
+        let found = text.chars().find_map(|c| {
+            text::unusual(c)
+                .filter(|_| c != '\n' && c != '\t')
+                .map(|what| (c, what))
+        });
         if let Some((character, what)) = found {
-            let message = format!("{what} (U+{:04X}) cannot stand in a document", u32::from(character));
-            self.mistakes.hint(at, message, "remove the escape that makes it");
+            let message = format!(
+                "{what} (U+{:04X}) cannot stand in a document",
+                u32::from(character)
+            );
+            self.mistakes
+                .hint(at, message, "remove the escape that makes it");
         }
     }
 }
 
 /// The parser's own words, which may repeat a character of the document.
 fn printable(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+    text.chars()
+        .flat_map(|c| {
+            if c.is_control() {
+                c.escape_default().collect()
+            } else {
+                vec![c]
+            }
+        })
+        .collect()
 }

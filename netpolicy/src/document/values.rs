@@ -37,13 +37,19 @@ pub static LABEL: Format = Format {
 };
 
 /// Any text that says something.
-pub static WORDS: Format =
-    Format { expected: "a text", pattern: None, fits: |text| !text.trim().is_empty(), lexis: Lexis::Words };
+pub static WORDS: Format = Format {
+    expected: "a text",
+    pattern: None,
+    fits: |text| !text.trim().is_empty(),
+    lexis: Lexis::Words,
+};
 
 fn is_label(text: &str) -> bool {
     (1..=64).contains(&text.len())
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
 }
 
 /// Bytes of a size text; `None` if it is none or does not fit 63 bits.
@@ -65,16 +71,30 @@ pub fn size(text: &str) -> Option<u64> {
         "TiB" => 1 << 40,
         _ => return None,
     };
-    number.parse::<u64>().ok()?.checked_mul(factor).filter(|bytes| i64::try_from(*bytes).is_ok())
+    number
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(factor)
+        .filter(|bytes| i64::try_from(*bytes).is_ok())
 }
 
 /// First second after a day (UTC), for `until`.
 pub fn day_after(text: &str) -> Option<UnixSeconds> {
-    let shape = text.len() == 10 && text.bytes().enumerate().all(|(i, b)| if i == 4 || i == 7 { b == b'-' } else { b.is_ascii_digit() });
+    let shape = text.len() == 10
+        && text.bytes().enumerate().all(|(i, b)| {
+            if i == 4 || i == 7 {
+                b == b'-'
+            } else {
+                b.is_ascii_digit()
+            }
+        });
     if !shape {
         return None;
     }
-    let part = |range| text.get(range).and_then(|digits: &str| digits.parse::<i64>().ok());
+    let part = |range| {
+        text.get(range)
+            .and_then(|digits: &str| digits.parse::<i64>().ok())
+    };
     let (year, month, day) = (part(0..4)?, part(5..7)?, part(8..10)?);
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let length = match month {
@@ -87,7 +107,9 @@ pub fn day_after(text: &str) -> Option<UnixSeconds> {
     if year < 1970 || !(1..=length).contains(&day) {
         return None;
     }
-    Some(UnixSeconds((days_since_epoch(year, month, day) + 1) * 86_400))
+    Some(UnixSeconds(
+        (days_since_epoch(year, month, day) + 1) * 86_400,
+    ))
 }
 
 /// Days from 1970-01-01 in the Gregorian calendar (Howard Hinnant, "chrono-compatible low-level date algorithms").
@@ -161,7 +183,17 @@ mod tests {
     fn port_ranges_are_plain_and_ordered() {
         assert_eq!(port_range("6000-6100"), Some(6000..=6100));
         assert_eq!(port_range("80-80"), Some(80..=80));
-        for text in ["6100-6000", "0-10", "1-65536", "1-", "-1", "1-2-3", "01-2", "a-b", "1 - 2"] {
+        for text in [
+            "6100-6000",
+            "0-10",
+            "1-65536",
+            "1-",
+            "-1",
+            "1-2-3",
+            "01-2",
+            "a-b",
+            "1 - 2",
+        ] {
             assert_eq!(port_range(text), None, "{text}");
         }
     }

@@ -46,7 +46,15 @@ pub struct Question {
 impl Question {
     /// A question about a destination, with nothing supposed.
     pub fn new(to: Host, port: u16, protocol: Protocol) -> Self {
-        Self { to, port, protocol, sni: None, resolves_to: Vec::new(), method: None, path: None }
+        Self {
+            to,
+            port,
+            protocol,
+            sni: None,
+            resolves_to: Vec::new(),
+            method: None,
+            path: None,
+        }
     }
 }
 
@@ -73,7 +81,10 @@ pub struct Line {
 
 impl From<&Place> for Line {
     fn from(at: &Place) -> Self {
-        Self { file: at.file.to_string(), line: at.line }
+        Self {
+            file: at.file.to_string(),
+            line: at.line,
+        }
     }
 }
 
@@ -116,29 +127,46 @@ pub fn explain(s: &Snapshot, question: &Question, now: UnixSeconds) -> Explanati
             Some((layer, policy, at)) => (Some(*layer), Some(policy.clone()), Some(Line::from(at))),
             None => (None, None, None),
         },
-        Outcome::Deny(denial) | Outcome::Ask(denial) => {
-            (denial.layer, denial.policy, denial.rule.as_ref().map(Line::from))
-        }
+        Outcome::Deny(denial) | Outcome::Ask(denial) => (
+            denial.layer,
+            denial.policy,
+            denial.rule.as_ref().map(Line::from),
+        ),
     };
-    Explanation { decision, reason, class, rule, policy, layer, inspect, summary, change }
+    Explanation {
+        decision,
+        reason,
+        class,
+        rule,
+        policy,
+        layer,
+        inspect,
+        summary,
+        change,
+    }
 }
 
 /// Runs the `tests:` of every layer's policy against the layers together: what does not come out as expected.
 pub fn failures(s: &Snapshot, now: UnixSeconds) -> Vec<(Expectation, Explanation)> {
     let tests = s.layers().iter().flat_map(|layer| &layer.policy().tests);
-    tests.filter_map(|test| Some((test.clone(), failure(s, test, now)?))).collect()
+    tests
+        .filter_map(|test| Some((test.clone(), failure(s, test, now)?)))
+        .collect()
 }
 
 fn failure(s: &Snapshot, test: &Expectation, now: UnixSeconds) -> Option<Explanation> {
     let port = test.to.port?;
-    let question =
-        Question { resolves_to: test.resolves_to.clone(), ..Question::new(test.to.host.clone(), port, test.protocol) };
+    let question = Question {
+        resolves_to: test.resolves_to.clone(),
+        ..Question::new(test.to.host.clone(), port, test.protocol)
+    };
     let found = explain(s, &question, now);
     let fits = match test.expect {
         Expected::Permit => found.decision == Decision::Permit,
         Expected::Ask => found.decision == Decision::Ask,
         Expected::Deny(reason) => {
-            found.decision == Decision::Deny && reason.is_none_or(|reason| found.reason == Some(reason))
+            found.decision == Decision::Deny
+                && reason.is_none_or(|reason| found.reason == Some(reason))
         }
     };
     (!fits).then_some(found)

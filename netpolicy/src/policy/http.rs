@@ -23,7 +23,9 @@ pub enum PathError {
     #[error("a path with '.' or '..' segments means different things to different servers")]
     DotSegment,
     /// `//`, `\`, a control byte, a blank or a non-ASCII byte.
-    #[error("a path with empty segments, backslashes, blanks or control bytes means different things to different servers")]
+    #[error(
+        "a path with empty segments, backslashes, blanks or control bytes means different things to different servers"
+    )]
     Unusual,
     /// `%` without two hex digits, or `%25` before what looks like another code.
     #[error("the percent coding of the path is malformed or doubled")]
@@ -34,7 +36,9 @@ impl HttpRule {
     /// Whether a request is permitted by this rule. `path` is canonical ([`canonical_path`]).
     pub fn matches(&self, method: &str, path: &str) -> bool {
         let method_fits = self.methods.is_empty() || self.methods.iter().any(|m| m == method);
-        method_fits && (self.paths.is_empty() || self.paths.iter().any(|pattern| path_matches(pattern, path)))
+        method_fits
+            && (self.paths.is_empty()
+                || self.paths.iter().any(|pattern| path_matches(pattern, path)))
     }
 }
 
@@ -46,14 +50,18 @@ pub fn canonical_path(target: &str) -> Result<String, PathError> {
     if !path.starts_with('/') {
         return Err(PathError::NotAbsolute);
     }
-    if path.contains("//") || path.bytes().any(|b| !(0x21..=0x7e).contains(&b) || b == b'\\') {
+    if path.contains("//")
+        || path
+            .bytes()
+            .any(|b| !(0x21..=0x7e).contains(&b) || b == b'\\')
+    {
         return Err(PathError::Unusual);
     }
     let decoded = decode(path)?;
-    match decoded.split('/').any(is_dot_segment) {
-        true => Err(PathError::DotSegment),
-        false => Ok(decoded),
+    if decoded.split('/').any(is_dot_segment) {
+        return Err(PathError::DotSegment);
     }
+    Ok(decoded)
 }
 
 /// Decodes what may be decoded without changing the meaning.
@@ -62,14 +70,16 @@ fn decode(path: &str) -> Result<String, PathError> {
     let mut rest = path;
     while let Some((before, after)) = rest.split_once('%') {
         out.push_str(before);
-        let code = after.get(..2).and_then(|hex| hex_byte(hex)).ok_or(PathError::Coding)?;
+        let code = after.get(..2).and_then(hex_byte).ok_or(PathError::Coding)?;
         rest = after.get(2..).unwrap_or_default();
         match code {
             // a decoded separator or control byte would make another path of it
             0..=0x20 | 0x7f | b'\\' => return Err(PathError::Unusual),
             // `%2541` decodes to `%41`, which a second decoder makes `A`
-            b'%' if rest.get(..2).and_then(|hex| hex_byte(hex)).is_some() => return Err(PathError::Coding),
-            b if b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~') => out.push(char::from(b)),
+            b'%' if rest.get(..2).and_then(hex_byte).is_some() => return Err(PathError::Coding),
+            b if b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~') => {
+                out.push(char::from(b));
+            }
             b => {
                 use std::fmt::Write as _;
                 // writing to a String cannot fail
@@ -84,7 +94,11 @@ fn decode(path: &str) -> Result<String, PathError> {
 /// Two hex digits.
 fn hex_byte(hex: &str) -> Option<u8> {
     let digits = hex.bytes().all(|b| b.is_ascii_hexdigit());
-    if digits { u8::from_str_radix(hex, 16).ok() } else { None }
+    if digits {
+        u8::from_str_radix(hex, 16).ok()
+    } else {
+        None
+    }
 }
 
 /// `.` and `..`, also with path parameters (`..;x`) or beside an encoded separator (`..%2Fx`, `x%2F..`).
@@ -114,26 +128,38 @@ fn segments_match(pattern: &[&str], path: &[&str]) -> bool {
                 p += 1;
                 continue;
             }
-            Some(glob) if path.get(s).is_some_and(|segment| segment_matches(glob, segment)) => {
+            Some(glob)
+                if path
+                    .get(s)
+                    .is_some_and(|segment| segment_matches(glob, segment)) =>
+            {
                 p += 1;
                 s += 1;
                 continue;
             }
             _ => {}
         }
-        let Some((after, taken)) = retry else { return false };
+        let Some((after, taken)) = retry else {
+            return false;
+        };
         retry = Some((after, taken + 1));
         (p, s) = (after, taken + 1);
     }
-    pattern.get(p..).is_some_and(|rest| rest.iter().all(|glob| *glob == "**"))
+    pattern
+        .get(p..)
+        .is_some_and(|rest| rest.iter().all(|glob| *glob == "**"))
 }
 
 /// One segment against one glob with `*`.
 fn segment_matches(glob: &str, segment: &str) -> bool {
     let mut parts = glob.split('*');
-    let Some(rest) = segment.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let Some(rest) = segment.strip_prefix(parts.next().unwrap_or_default()) else {
+        return false;
+    };
     let parts: Vec<&str> = parts.collect();
-    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    let Some((last, middle)) = parts.split_last() else {
+        return rest.is_empty();
+    };
     let mut rest = rest;
     for part in middle {
         match rest.find(part) {
@@ -225,11 +251,20 @@ mod tests {
 
     #[test]
     fn methods_are_compared_as_they_stand() {
-        let rule = HttpRule { methods: vec!["GET".into()], paths: vec!["/a".into()] };
+        let rule = HttpRule {
+            methods: vec!["GET".into()],
+            paths: vec!["/a".into()],
+        };
         assert!(rule.matches("GET", "/a"));
         assert!(!rule.matches("get", "/a"));
         assert!(!rule.matches("POST", "/a"));
         assert!(!rule.matches("GET", "/b"));
-        assert!(HttpRule { methods: vec![], paths: vec![] }.matches("PUT", "/x"));
+        assert!(
+            HttpRule {
+                methods: vec![],
+                paths: vec![]
+            }
+            .matches("PUT", "/x")
+        );
     }
 }

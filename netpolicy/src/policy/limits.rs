@@ -51,10 +51,22 @@ mod tests {
 
     #[test]
     fn a_wider_layer_never_raises_a_budget() {
-        let floor = Limits { flows: Some(10), upload: Some(100), ..Limits::default() };
-        let job = Limits { flows: Some(500), upload: Some(50), names: Some(3), ..Limits::default() };
+        let floor = Limits {
+            flows: Some(10),
+            upload: Some(100),
+            ..Limits::default()
+        };
+        let job = Limits {
+            flows: Some(500),
+            upload: Some(50),
+            names: Some(3),
+            ..Limits::default()
+        };
         let both = floor.narrowed_by(&job);
-        assert_eq!((both.flows, both.upload, both.names), (Some(10), Some(50), Some(3)));
+        assert_eq!(
+            (both.flows, both.upload, both.names),
+            (Some(10), Some(50), Some(3))
+        );
         assert_eq!(both, job.narrowed_by(&floor));
         assert_eq!(both.download, None);
     }

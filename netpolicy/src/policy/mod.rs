@@ -163,7 +163,8 @@ impl Rule {
 
     /// How the bytes of a flow to this port are judged when this rule permits it.
     pub fn speaks_on(&self, port: u16, protocol: Protocol) -> Speaks {
-        self.speaks.unwrap_or_else(|| Speaks::default_for(port, protocol))
+        self.speaks
+            .unwrap_or_else(|| Speaks::default_for(port, protocol))
     }
 }
 

@@ -39,7 +39,12 @@ impl Ports {
     /// The same set as sorted ranges that neither overlap nor touch.
     #[must_use]
     pub fn normalised(&self) -> Self {
-        let mut ranges: Vec<_> = self.0.iter().filter(|r| !r.is_empty()).map(|r| (*r.start(), *r.end())).collect();
+        let mut ranges: Vec<_> = self
+            .0
+            .iter()
+            .filter(|r| !r.is_empty())
+            .map(|r| (*r.start(), *r.end()))
+            .collect();
         ranges.sort_unstable();
         let mut out: Vec<(u16, u16)> = Vec::with_capacity(ranges.len());
         for (start, end) in ranges {
@@ -68,7 +73,11 @@ impl Ports {
             if start <= end {
                 out.push(start..=end);
             }
-            if a.end() < b.end() { left.next() } else { right.next() };
+            if a.end() < b.end() {
+                left.next()
+            } else {
+                right.next()
+            };
         }
         Self(out)
     }
@@ -126,7 +135,13 @@ mod tests {
     fn sets() -> impl Strategy<Value = Ports> {
         let near = prop::collection::vec((0_u16..40, 0_u16..8), 0..5);
         near.prop_map(|ranges| {
-            let end = |(s, l): (u16, u16)| if s > 36 { 65_530 + (s - 36)..=u16::MAX } else { s..=s + l };
+            let end = |(s, l): (u16, u16)| {
+                if s > 36 {
+                    65_530 + (s - 36)..=u16::MAX
+                } else {
+                    s..=s + l
+                }
+            };
             Ports(ranges.into_iter().map(end).collect())
         })
     }

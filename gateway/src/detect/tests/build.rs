@@ -7,12 +7,19 @@ pub(super) fn extension(kind: u16, value: &[u8]) -> Vec<u8> {
 
 /// A vector with a two-byte length.
 pub(super) fn length16(value: &[u8]) -> Vec<u8> {
-    [&u16::try_from(value.len()).unwrap().to_be_bytes()[..], value].concat()
+    [
+        &u16::try_from(value.len()).unwrap().to_be_bytes()[..],
+        value,
+    ]
+    .concat()
 }
 
 /// The server_name extension with these (kind, name) entries.
 pub(super) fn names(entries: &[(u8, &[u8])]) -> Vec<u8> {
-    let list: Vec<u8> = entries.iter().flat_map(|(kind, name)| [&[*kind][..], &length16(name)].concat()).collect();
+    let list: Vec<u8> = entries
+        .iter()
+        .flat_map(|(kind, name)| [&[*kind][..], &length16(name)].concat())
+        .collect();
     extension(0, &length16(&list))
 }
 
@@ -44,7 +51,10 @@ pub(super) fn message(body: &[u8]) -> Vec<u8> {
 
 /// Cuts a handshake message into records of at most `size` bytes.
 pub(super) fn records(handshake: &[u8], size: usize) -> Vec<u8> {
-    handshake.chunks(size).flat_map(|fragment| record(22, fragment)).collect()
+    handshake
+        .chunks(size)
+        .flat_map(|fragment| record(22, fragment))
+        .collect()
 }
 
 pub(super) fn record(kind: u8, fragment: &[u8]) -> Vec<u8> {

@@ -32,18 +32,22 @@ pub(super) enum Step {
 impl Asker<'_> {
     /// Decides, and answers if that needs nobody else.
     pub(super) fn at_once(&self, question: &Question<'_>) -> Step {
-        match self.admit(question).and_then(|asked| self.from_cache(asked)) {
+        match self.admit(question).and_then(|asked| self.cached(asked)) {
             Ok(permitted) => Step::LookUp(permitted),
             Err(answer) => Step::Say(answer),
         }
     }
 
     /// The answer, if the policy denies or the cache knows; else the name that may be looked up.
-    fn from_cache(&self, asked: Permitted) -> Result<Permitted, Answer> {
+    fn cached(&self, asked: Permitted) -> Result<Permitted, Answer> {
         let now = Instant::now();
         let is_address = matches!(asked.kind, RecordType::A | RecordType::AAAA);
-        let known = Some(&self.door.ctx.resolver).filter(|_| is_address).and_then(|r| r.known(&asked.name, now));
-        let Some(known) = known else { return self.judge(&asked).map(|()| asked) };
+        let known = Some(&self.door.ctx.resolver)
+            .filter(|_| is_address)
+            .and_then(|r| r.known(&asked.name, now));
+        let Some(known) = known else {
+            return self.judge(&asked).map(|()| asked);
+        };
         let (memo, at) = (self.network.leases.memo(), crate::context::now());
         let snapshot = &self.live.snapshot;
         if !memo.permits(snapshot, at, &asked.name, &known) {
@@ -64,7 +68,13 @@ impl Asker<'_> {
     /// Renews what the cache knows before it ends; a flood of questions at that moment stays cheap.
     fn refresh(&self, name: Name) {
         let (door, network) = (self.door.clone(), self.network.clone());
-        let Some(place) = network.leases.pace().lookup(&door.settings.paces, door.clock()) else { return };
+        let Some(place) = network
+            .leases
+            .pace()
+            .lookup(&door.settings.paces, door.clock())
+        else {
+            return;
+        };
         self.door.ctx.tasks.spawn("dns refresh", async move {
             let _place = place;
             door.ctx.resolver.refresh(&name).await;
@@ -107,7 +117,12 @@ impl Asker<'_> {
     }
 
     /// What the asked family of permitted answers says.
-    fn family(&self, Permitted { name, kind }: &Permitted, found: &Addresses, now: Instant) -> Answer {
+    fn family(
+        &self,
+        Permitted { name, kind }: &Permitted,
+        found: &Addresses,
+        now: Instant,
+    ) -> Answer {
         if found.no_name() {
             return Answer::empty(Code::NxDomain, negative(found.until, now));
         }

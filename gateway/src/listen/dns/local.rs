@@ -53,7 +53,10 @@ pub(super) fn of(
         return Some(Local::Answer(addresses(pair, question.kind)));
     }
     if text == OURS {
-        return Some(Local::Answer(Answer::empty(Code::NoError, LONGEST_NEGATIVE_TTL)));
+        return Some(Local::Answer(Answer::empty(
+            Code::NoError,
+            LONGEST_NEGATIVE_TTL,
+        )));
     }
     if is_at_or_below(text, OURS) {
         return Some(Local::Nothing);

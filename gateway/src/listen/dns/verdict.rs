@@ -97,7 +97,10 @@ impl<'a> Asker<'a> {
         }
         self.closed()
             .map_err(|reason| self.denied(Some(&name), &fixed(reason), Code::NxDomain))?;
-        Ok(Permitted { name, kind: RecordType::from(question.kind) })
+        Ok(Permitted {
+            name,
+            kind: RecordType::from(question.kind),
+        })
     }
 
     /// The policy's part: `Ok` if the name may be looked up and counts.

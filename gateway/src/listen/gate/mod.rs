@@ -5,6 +5,8 @@
 //! SYN led to, or reset. Failure stance: silence. Whoever has no verdict is dropped by the kernel.
 
 pub mod state;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -282,11 +284,9 @@ impl Gate {
     ) {
         let gate = self.clone();
         self.ctx.tasks.spawn("dial", async move {
-            let ended = origin.network.ended.clone();
             let reached = tokio::select! {
                 biased;
                 () = token.cancelled() => return,
-                () = ended.cancelled() => Err(Unreached::Cause(Reason::RunEnded)),
                 reached = flow::reach(&origin, &mut intent) => reached,
             };
             gate.settle(serial, &origin, intent, reached);

@@ -266,7 +266,10 @@ impl<A, R> Table<A, R> {
 
     /// The relay of an accepted socket is over.
     pub fn close(&mut self, serial: u64) {
-        self.remove(serial, &mut Vec::new());
+        let active = |entry: &mut Entry<A, R>| matches!(entry.state, State::Active);
+        if self.by_serial(serial).is_some_and(active) {
+            self.remove(serial, &mut Vec::new());
+        }
     }
 
     /// Drops the oldest attempt in progress of a network, so that a newer one finds its place.

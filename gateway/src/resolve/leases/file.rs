@@ -178,10 +178,14 @@ impl File {
     fn put(&mut self, text: &str, lines: usize) -> Result<(), LeaseError> {
         if self.torn {
             // what was written of a failed line must not become the beginning of this one
-            self.handle.set_len(self.length).map_err(LeaseError::Write)?;
+            self.handle
+                .set_len(self.length)
+                .map_err(LeaseError::Write)?;
         }
         self.torn = true;
-        self.handle.write_all(text.as_bytes()).map_err(LeaseError::Write)?;
+        self.handle
+            .write_all(text.as_bytes())
+            .map_err(LeaseError::Write)?;
         self.torn = false;
         self.length = self.length.saturating_add(text.len() as u64);
         self.lines += lines;

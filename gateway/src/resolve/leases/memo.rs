@@ -29,19 +29,37 @@ struct State {
 
 impl State {
     fn is_under(&self, snapshot: &Arc<Snapshot>, now: UnixSeconds) -> bool {
-        self.under.as_ref().is_some_and(|(own, at)| Arc::ptr_eq(own, snapshot) && *at == now)
+        self.under
+            .as_ref()
+            .is_some_and(|(own, at)| Arc::ptr_eq(own, snapshot) && *at == now)
     }
 }
 
 impl Memo {
     /// Whether these very answers of the name were permitted under this very snapshot in this second.
-    pub fn permits(&self, snapshot: &Arc<Snapshot>, now: UnixSeconds, name: &Name, found: &Arc<Addresses>) -> bool {
+    pub fn permits(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        now: UnixSeconds,
+        name: &Name,
+        found: &Arc<Addresses>,
+    ) -> bool {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.is_under(snapshot, now) && state.permitted.get(name).is_some_and(|own| Arc::ptr_eq(own, found))
+        state.is_under(snapshot, now)
+            && state
+                .permitted
+                .get(name)
+                .is_some_and(|own| Arc::ptr_eq(own, found))
     }
 
     /// They were.
-    pub fn permitted(&self, snapshot: &Arc<Snapshot>, now: UnixSeconds, name: &Name, found: &Arc<Addresses>) {
+    pub fn permitted(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        now: UnixSeconds,
+        name: &Name,
+        found: &Arc<Addresses>,
+    ) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.is_under(snapshot, now) || state.permitted.len() >= MOST {
             state.permitted.clear();

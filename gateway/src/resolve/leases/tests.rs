@@ -14,7 +14,11 @@ use super::{Asked, LeaseError, LeasePools, Leases, MOST_BINDINGS};
 use crate::limits::{Ledger, Used};
 
 fn pools(v4: &str) -> LeasePools {
-    LeasePools { v4: v4.parse().unwrap(), v6: "fd00:1:2:3::/64".parse().unwrap(), key: [3; 16] }
+    LeasePools {
+        v4: v4.parse().unwrap(),
+        v6: "fd00:1:2:3::/64".parse().unwrap(),
+        key: [3; 16],
+    }
 }
 
 fn name(text: &str) -> Name {
@@ -38,7 +42,13 @@ impl Place {
 }
 
 fn ledger(names: u32) -> Ledger {
-    Ledger::new(&Limits { names: Some(names), ..Limits::default() }, Used::default())
+    Ledger::new(
+        &Limits {
+            names: Some(names),
+            ..Limits::default()
+        },
+        Used::default(),
+    )
 }
 
 #[test]
@@ -50,7 +60,10 @@ fn lease_is_on_disk_before_it_is_returned_and_survives() {
     let again = place.open().unwrap();
     assert_eq!(again.find(v4.into()), Some(name("ok.net")));
     assert_eq!(again.find(v6.into()), Some(name("ok.net")));
-    assert_eq!(again.find(IpAddr::V6(v4.to_ipv6_mapped())), Some(name("ok.net")));
+    assert_eq!(
+        again.find(IpAddr::V6(v4.to_ipv6_mapped())),
+        Some(name("ok.net"))
+    );
     assert_eq!(again.lease(&name("ok.net")).unwrap(), (v4, v6));
 }
 
@@ -68,12 +81,20 @@ fn full_pool_is_an_error_and_reuses_nothing() {
     let place = Place::new();
     let small = || Leases::open(&place.file(), pools("198.19.0.0/29"), "w").unwrap();
     let leases = small();
-    let addresses: HashSet<_> = (0..6).map(|n| leases.lease(&name(&format!("n{n}.net"))).unwrap().0).collect();
+    let addresses: HashSet<_> = (0..6)
+        .map(|n| leases.lease(&name(&format!("n{n}.net"))).unwrap().0)
+        .collect();
     assert_eq!(addresses.len(), 6);
     // neither the first nor the last address of the pool
     assert!(addresses.iter().all(|a| !matches!(a.octets()[3], 0 | 7)));
-    assert!(matches!(leases.lease(&name("n6.net")), Err(LeaseError::Exhausted)));
-    assert!(matches!(small().lease(&name("n6.net")), Err(LeaseError::Exhausted)));
+    assert!(matches!(
+        leases.lease(&name("n6.net")),
+        Err(LeaseError::Exhausted)
+    ));
+    assert!(matches!(
+        small().lease(&name("n6.net")),
+        Err(LeaseError::Exhausted)
+    ));
     assert!(leases.lease(&name("n0.net")).is_ok());
 }
 
@@ -95,9 +116,14 @@ fn torn_last_line_is_cut_off_and_damage_elsewhere_is_an_error() {
         let mut damaged = whole.clone();
         damaged[at] ^= 1;
         fs::write(place.file(), &damaged).unwrap();
-        let Err(LeaseError::Damaged { line, .. }) = place.open() else { panic!("octet {at} changed unseen") };
-        let line_of_octet = 1 + whole[..at].iter().filter(|b| **b == b'\n').count();
-        assert!(line == line_of_octet || line == line_of_octet + 1, "octet {at}: line {line}");
+        let Err(LeaseError::Damaged { line, .. }) = place.open() else {
+            panic!("octet {at} changed unseen")
+        };
+        let line_of_octet = whole[..at].split(|b| *b == b'\n').count();
+        assert!(
+            line == line_of_octet || line == line_of_octet + 1,
+            "octet {at}: line {line}"
+        );
     }
 }
 
@@ -107,9 +133,18 @@ fn lease_that_cannot_be_written_is_not_handed_out() {
     let leases = place.open().unwrap();
     let (kept, _) = leases.lease(&name("kept.net")).unwrap();
     leases.file.lock().unwrap().break_handle();
-    assert!(matches!(leases.lease(&name("ok.net")), Err(LeaseError::Write(_))));
-    assert!(matches!(leases.bind(&name("ok.net"), &[[1, 2, 3, 4].into()]), Err(LeaseError::Write(_))));
-    assert!(matches!(leases.ask(&name("ok.net"), &ledger(5), 5), Err(Asked::Failed(LeaseError::Write(_)))));
+    assert!(matches!(
+        leases.lease(&name("ok.net")),
+        Err(LeaseError::Write(_))
+    ));
+    assert!(matches!(
+        leases.bind(&name("ok.net"), &[[1, 2, 3, 4].into()]),
+        Err(LeaseError::Write(_))
+    ));
+    assert!(matches!(
+        leases.ask(&name("ok.net"), &ledger(5), 5),
+        Err(Asked::Failed(LeaseError::Write(_)))
+    ));
     assert_eq!((leases.leased(&name("ok.net")), leases.len()), (None, 0));
     assert!(leases.bound([1, 2, 3, 4].into()).is_empty());
     assert_eq!(leases.find(kept.into()), Some(name("kept.net")));
@@ -117,7 +152,11 @@ fn lease_that_cannot_be_written_is_not_handed_out() {
 
 #[test]
 fn what_is_no_file_is_refused() {
-    let unending = Leases::open(std::path::Path::new("/dev/zero"), pools("198.19.0.0/16"), "w");
+    let unending = Leases::open(
+        std::path::Path::new("/dev/zero"),
+        pools("198.19.0.0/16"),
+        "w",
+    );
     assert!(matches!(unending, Err(LeaseError::Write(_))));
 }
 
@@ -128,7 +167,10 @@ fn lines_that_contradict_each_other_are_damage() {
     let text = fs::read_to_string(place.file()).unwrap();
     let line = text.lines().last().unwrap();
     fs::write(place.file(), format!("{text}{line}\n")).unwrap();
-    assert!(matches!(place.open(), Err(LeaseError::Damaged { line: 3, .. })));
+    assert!(matches!(
+        place.open(),
+        Err(LeaseError::Damaged { line: 3, .. })
+    ));
     // a pool that moved: the addresses mean something else now
     fs::write(place.file(), text).unwrap();
     let moved = Leases::open(&place.file(), pools("10.9.0.0/16"), "w");
@@ -146,7 +188,10 @@ fn asked_names_are_counted_once_also_over_a_restart() {
     let leases = place.open().unwrap();
     leases.ask(&name("a.net"), &budget, 2).unwrap();
     leases.ask(&name("b.net"), &budget, 2).unwrap();
-    assert!(matches!(leases.ask(&name("c.net"), &budget, 2), Err(Asked::Denied(Reason::LimitNames))));
+    assert!(matches!(
+        leases.ask(&name("c.net"), &budget, 2),
+        Err(Asked::Denied(Reason::LimitNames))
+    ));
     assert_eq!(leases.len(), 2);
 }
 
@@ -159,11 +204,17 @@ fn bindings_are_bounded_in_memory_and_on_disk() {
         leases.bind(&name("ok.net"), &[address(n)]).unwrap();
     }
     assert!(leases.bound(address(0)).is_empty());
-    assert_eq!(leases.bound(address(MOST_BINDINGS * 5 - 1)), [name("ok.net")]);
+    assert_eq!(
+        leases.bound(address(MOST_BINDINGS * 5 - 1)),
+        [name("ok.net")]
+    );
     let lines = fs::read_to_string(place.file()).unwrap().lines().count();
     assert!(lines <= MOST_BINDINGS * 4 + 1, "{lines} lines");
     let again = place.open().unwrap();
-    assert_eq!(again.bound(address(MOST_BINDINGS * 5 - 1)), [name("ok.net")]);
+    assert_eq!(
+        again.bound(address(MOST_BINDINGS * 5 - 1)),
+        [name("ok.net")]
+    );
     assert!(again.bound(address(MOST_BINDINGS * 4 - 1)).is_empty());
 }
 

@@ -132,13 +132,15 @@ fn end_of(reply: &Reply, chain: &Chain, kind: RecordType, no_alias: bool) -> Opt
     }
     let negative = reply.negative.unwrap_or(LONGEST_NEGATIVE_TTL);
     match reply.code {
-        ResponseCode::NXDomain => {
-            Some(Chased { what: What::NoName, ttl: negative.clamp(1, LONGEST_NEGATIVE_TTL) })
-        }
+        ResponseCode::NXDomain => Some(Chased {
+            what: What::NoName,
+            ttl: negative.clamp(1, LONGEST_NEGATIVE_TTL),
+        }),
         // a name that exists seldom gains a family: kept as long as records are, told for a few seconds
-        _ if no_alias || reply.negative.is_some() => {
-            Some(Chased { what: What::NoData, ttl: negative.clamp(1, chain.ttl.max(1)) })
-        }
+        _ if no_alias || reply.negative.is_some() => Some(Chased {
+            what: What::NoData,
+            ttl: negative.clamp(1, chain.ttl.max(1)),
+        }),
         _ => None,
     }
 }

@@ -121,12 +121,28 @@ impl Addresses {
             .flat_map(addresses_of)
             .collect();
         // a failure is not kept: the next question asks again
-        let ends = [&v4, &v6].into_iter().map(|f| f.as_ref().map_or(now, |f| f.until));
+        let ends = [&v4, &v6]
+            .into_iter()
+            .map(|f| f.as_ref().map_or(now, |f| f.until));
         let until = ends.min().unwrap_or(now);
         let left = until.saturating_duration_since(now);
-        let ahead = if left >= WORTH_REFRESHING { left / 10 } else { Duration::ZERO };
-        let (refresh, refreshing) = (until.checked_sub(ahead).unwrap_or(until), AtomicBool::new(false));
-        Self { v4, v6, all, until, refresh, refreshing }
+        let ahead = if left >= WORTH_REFRESHING {
+            left / 10
+        } else {
+            Duration::ZERO
+        };
+        let (refresh, refreshing) = (
+            until.checked_sub(ahead).unwrap_or(until),
+            AtomicBool::new(false),
+        );
+        Self {
+            v4,
+            v6,
+            all,
+            until,
+            refresh,
+            refreshing,
+        }
     }
 
     /// Whether the caller should ask again now, ahead of time. True once.
@@ -152,11 +168,7 @@ fn addresses_of(found: &Found) -> Vec<IpAddr> {
     let What::Records(records) = &found.what else {
         return Vec::new();
     };
-    records
-        .iter()
-        .filter_map(Wire::address)
-        
-        .collect()
+    records.iter().filter_map(Wire::address).collect()
 }
 
 /// Upstream resolvers: the system's or `gateway.resolvers`, with split DNS by domain.
@@ -237,7 +249,9 @@ impl Resolver {
 
     /// Asks again although the cache still knows, so that it goes on knowing. A failure leaves what is known.
     pub async fn refresh(&self, name: &Name) {
-        self.address_flights.join(name.clone(), || self.both(name.clone())).await;
+        self.address_flights
+            .join(name.clone(), || self.both(name.clone()))
+            .await;
     }
 
     /// Records of one other type. Call only with a permitted name.
@@ -311,20 +325,29 @@ fn weight(name: &Name, octets: usize) -> u32 {
 mod tests {
     use super::*;
 
-    fn found(now: Instant, what: What, seconds: u64) -> Result<Found, LookupError> {
-        Ok(Found { what, until: now + Duration::from_secs(seconds) })
+    fn nothing(now: Instant, what: What, seconds: u64) -> Found {
+        let until = now + Duration::from_secs(seconds);
+        Found { what, until }
     }
 
     #[test]
     fn answers_are_renewed_once_and_only_shortly_before_their_end() {
         let now = Instant::now();
         let at = |seconds| now + Duration::from_secs(seconds);
-        let addresses = Addresses::new(found(now, What::NoData, 60), found(now, What::NoData, 100), now);
+        let addresses = Addresses::new(
+            Ok(nothing(now, What::NoData, 60)),
+            Ok(nothing(now, What::NoData, 100)),
+            now,
+        );
         assert_eq!(addresses.until, at(60));
         assert!(!addresses.claim_refresh(at(53)));
         assert!(addresses.claim_refresh(at(54)));
         assert!(!addresses.claim_refresh(at(55)));
-        let short = Addresses::new(found(now, What::NoData, 5), found(now, What::NoData, 60), now);
+        let short = Addresses::new(
+            Ok(nothing(now, What::NoData, 5)),
+            Ok(nothing(now, What::NoData, 60)),
+            now,
+        );
         assert!(!short.claim_refresh(at(4)));
     }
 
@@ -332,8 +355,18 @@ mod tests {
     fn half_known_answer_is_not_kept() {
         let now = Instant::now();
         let failed = || Err(LookupError::Upstream("x".to_owned()));
-        assert_eq!(Addresses::new(found(now, What::NoData, 60), failed(), now).until, now);
-        assert!(!Addresses::new(found(now, What::NoName, 5), failed(), now).no_name());
-        assert!(Addresses::new(found(now, What::NoName, 5), found(now, What::NoName, 5), now).no_name());
+        assert_eq!(
+            Addresses::new(Ok(nothing(now, What::NoData, 60)), failed(), now).until,
+            now
+        );
+        assert!(!Addresses::new(Ok(nothing(now, What::NoName, 5)), failed(), now).no_name());
+        assert!(
+            Addresses::new(
+                Ok(nothing(now, What::NoName, 5)),
+                Ok(nothing(now, What::NoName, 5)),
+                now
+            )
+            .no_name()
+        );
     }
 }

@@ -95,8 +95,15 @@ mod tests {
     fn only_nameserver_lines_are_read() {
         // DNS-36
         let text = "# nameserver 9.9.9.9\nsearch corp.local\noptions ndots:5 rotate\nnameserver 10.0.0.1\n nameserver\t::1 # x\nnameserver nonsense\nnameserver fe80::1%1\nnameserver 10.0.0.4\n";
-        let servers: Vec<String> = parse(text).default.iter().map(ToString::to_string).collect();
+        let servers: Vec<String> = parse(text)
+            .default
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(servers, ["10.0.0.1:53", "[::1]:53", "[fe80::1%1]:53"]);
-        assert_eq!(parse("search corp.local\n").default, ["127.0.0.1:53".parse().unwrap()]);
+        assert_eq!(
+            parse("search corp.local\n").default,
+            ["127.0.0.1:53".parse().unwrap()]
+        );
     }
 }

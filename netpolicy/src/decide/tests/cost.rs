@@ -9,7 +9,12 @@ use super::*;
 fn long_policy() -> Snapshot {
     let mut body = String::from("network: domains\nallow:\n");
     for i in 0..4000 {
-        writeln!(body, "  - {{ host: h{i}.example.com, ports: [443, {}] }}", 1000 + i).unwrap();
+        writeln!(
+            body,
+            "  - {{ host: h{i}.example.com, ports: [443, {}] }}",
+            1000 + i
+        )
+        .unwrap();
         writeln!(body, "  - {{ host: '*.w{i}.example.org' }}").unwrap();
     }
     body.push_str("deny:\n");
@@ -30,7 +35,10 @@ fn a_decision_over_ten_thousand_rules_is_cheap() {
         to("8.8.8.8", 4999),
     ];
     let outcomes: Vec<String> = asks.iter().map(|ask| ask.on(&s)).collect();
-    assert_eq!(outcomes[0], "dial 8.8.8.8 2606:4700::1 tls as h3999.example.com");
+    assert_eq!(
+        outcomes[0],
+        "dial 8.8.8.8 2606:4700::1 tls as h3999.example.com"
+    );
     assert_eq!(outcomes[2], "name_not_allowed @job:2");
     assert!(outcomes[3].starts_with("address_denied"));
     assert_eq!(outcomes[4], "hear any");

@@ -8,7 +8,6 @@ mod lookups;
 mod names;
 mod properties;
 
-
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -40,20 +39,32 @@ pub(super) fn policy(file: &str, body: &str) -> Arc<Policy> {
 /// The machine of these tests: pools, one host address, a LAN with global IPv6, a learnt NAT64 prefix.
 pub(super) fn book() -> Arc<AddressBook> {
     Arc::new(AddressBook {
-        gateway: vec!["198.18.0.0/15".parse().unwrap(), "fd5a:1::/48".parse().unwrap()],
+        gateway: vec![
+            "198.18.0.0/15".parse().unwrap(),
+            "fd5a:1::/48".parse().unwrap(),
+        ],
         host: vec![ip("93.184.216.1"), ip("192.168.7.1")],
-        local: vec!["192.168.7.0/24".parse().unwrap(), "2001:4860:1::/64".parse().unwrap()],
+        local: vec![
+            "192.168.7.0/24".parse().unwrap(),
+            "2001:4860:1::/64".parse().unwrap(),
+        ],
         nat64: vec![],
         metadata: vec![],
     })
 }
 
 pub(super) fn own() -> Arc<OwnListeners> {
-    Arc::new(OwnListeners { ports: vec![7070], names: vec![name("console.example.net")] })
+    Arc::new(OwnListeners {
+        ports: vec![7070],
+        names: vec![name("console.example.net")],
+    })
 }
 
 pub(super) fn layers(all: &[(LayerKind, &str)]) -> Snapshot {
-    let all = all.iter().map(|(kind, body)| (*kind, policy(kind.word(), body))).collect();
+    let all = all
+        .iter()
+        .map(|(kind, body)| (*kind, policy(kind.word(), body)))
+        .collect();
     Snapshot::new(all, book(), own())
 }
 
@@ -71,10 +82,25 @@ pub(super) struct Ask {
 /// To a name; not looked up yet.
 pub(super) fn to(text: &str, port: u16) -> Ask {
     let to = match text.parse::<IpAddr>() {
-        Ok(address) => Destination::Address { address, bound: vec![], heard: Heard::NotYet },
-        Err(_) => Destination::Name { name: name(text), answers: None },
+        Ok(address) => Destination::Address {
+            address,
+            bound: vec![],
+            heard: Heard::NotYet,
+        },
+        Err(_) => Destination::Name {
+            name: name(text),
+            answers: None,
+        },
     };
-    Ask { intent: Intent { direction: Direction::Egress, protocol: Protocol::Tcp, port, to }, now: NOW }
+    Ask {
+        intent: Intent {
+            direction: Direction::Egress,
+            protocol: Protocol::Tcp,
+            port,
+            to,
+        },
+        now: NOW,
+    }
 }
 
 impl Ask {
@@ -111,7 +137,10 @@ impl Ask {
     pub(super) fn heard(mut self, text: &str, found: Option<&[&str]>) -> Self {
         if let Destination::Address { heard, .. } = &mut self.intent.to {
             let answers = found.map(|all| all.iter().map(|text| ip(text)).collect());
-            *heard = Heard::Name { name: name(text), answers };
+            *heard = Heard::Name {
+                name: name(text),
+                answers,
+            };
         }
         self
     }
@@ -127,10 +156,18 @@ impl Ask {
     pub(super) fn on(&self, s: &Snapshot) -> String {
         match decide_connect(s, &self.intent, self.now) {
             Connect::Dial(permit) => {
-                let addresses: Vec<String> = permit.addresses().iter().map(ToString::to_string).collect();
+                let addresses: Vec<String> =
+                    permit.addresses().iter().map(ToString::to_string).collect();
                 let ground = permit.ground();
-                let name = ground.name().map(|name| format!(" as {name}")).unwrap_or_default();
-                format!("dial {} {}{name}", addresses.join(" "), ground.speaks().word())
+                let name = ground
+                    .name()
+                    .map(|name| format!(" as {name}"))
+                    .unwrap_or_default();
+                format!(
+                    "dial {} {}{name}",
+                    addresses.join(" "),
+                    ground.speaks().word()
+                )
             }
             Connect::LookUp(name) => format!("look up {name}"),
             Connect::Hear(speaks) => format!("hear {}", speaks.word()),

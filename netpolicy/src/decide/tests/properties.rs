@@ -6,15 +6,44 @@ use proptest::prelude::*;
 use super::*;
 use crate::policy::{NetworkMode, Protocol, Rule, Selector};
 
-const NAMES: &[&str] =
-    &["a.com", "b.a.com", "c.b.a.com", "x.org", "nas.local", "console.example.net", "metadata.google.internal", "z.onion"];
+const NAMES: &[&str] = &[
+    "a.com",
+    "b.a.com",
+    "c.b.a.com",
+    "x.org",
+    "nas.local",
+    "console.example.net",
+    "metadata.google.internal",
+    "z.onion",
+];
 const ADDRESSES: &[&str] = &[
-    "8.8.8.8", "8.8.4.4", "10.0.0.1", "192.168.7.1", "240.0.0.1", "169.254.169.254", "127.0.0.1", "224.0.0.1",
-    "198.18.0.1", "93.184.216.1", "2606:4700::1", "fd00::1", "64:ff9b::808:808", "::ffff:8.8.8.8", "fd5a:1::7",
+    "8.8.8.8",
+    "8.8.4.4",
+    "10.0.0.1",
+    "192.168.7.1",
+    "240.0.0.1",
+    "169.254.169.254",
+    "127.0.0.1",
+    "224.0.0.1",
+    "198.18.0.1",
+    "93.184.216.1",
+    "2606:4700::1",
+    "fd00::1",
+    "64:ff9b::808:808",
+    "::ffff:8.8.8.8",
+    "fd5a:1::7",
 ];
 const NETS: &[&str] = &[
-    "8.8.8.8/32", "8.8.0.0/16", "0.0.0.0/0", "::/0", "10.0.0.0/8", "240.0.0.0/8", "169.254.0.0/16", "192.168.7.0/24",
-    "2606:4700::/32", "127.0.0.0/8",
+    "8.8.8.8/32",
+    "8.8.0.0/16",
+    "0.0.0.0/0",
+    "::/0",
+    "10.0.0.0/8",
+    "240.0.0.0/8",
+    "169.254.0.0/16",
+    "192.168.7.0/24",
+    "2606:4700::/32",
+    "127.0.0.0/8",
 ];
 const PORTS: &[u16] = &[22, 80, 443, 7070];
 
@@ -23,19 +52,42 @@ fn one_of(all: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
 }
 
 fn ports() -> impl Strategy<Value = &'static str> {
-    one_of(&["", "ports: any", "ports: [22]", "ports: [443]", "ports: [1-100, 7070]"])
+    one_of(&[
+        "",
+        "ports: any",
+        "ports: [22]",
+        "ports: [443]",
+        "ports: [1-100, 7070]",
+    ])
 }
 
 fn entry(key: &'static str) -> impl Strategy<Value = String> {
-    let host = (one_of(NAMES), any::<bool>()).prop_map(|(name, wild)| {
-        format!("host: '{}{name}'", if wild { "*." } else { "" })
-    });
+    let host = (one_of(NAMES), any::<bool>())
+        .prop_map(|(name, wild)| format!("host: '{}{name}'", if wild { "*." } else { "" }));
     let cidr = one_of(NETS).prop_map(|net| format!("cidr: '{net}'"));
-    let how = one_of(&["", "speaks: any", "speaks: tls", "speaks: http", "protocol: udp", "until: 2020-01-01"]);
+    let how = one_of(&[
+        "",
+        "speaks: any",
+        "speaks: tls",
+        "speaks: http",
+        "protocol: udp",
+        "until: 2020-01-01",
+    ]);
     (prop_oneof![host, cidr], ports(), how).prop_map(move |(to, ports, how)| {
-        let ports = if ports.is_empty() && to.starts_with("cidr") && key == "allow" { "ports: any" } else { ports };
-        let how = if key == "deny" && how != "protocol: udp" { "" } else { how };
-        let parts: Vec<&str> = [to.as_str(), ports, how].into_iter().filter(|part| !part.is_empty()).collect();
+        let ports = if ports.is_empty() && to.starts_with("cidr") && key == "allow" {
+            "ports: any"
+        } else {
+            ports
+        };
+        let how = if key == "deny" && how != "protocol: udp" {
+            ""
+        } else {
+            how
+        };
+        let parts: Vec<&str> = [to.as_str(), ports, how]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect();
         format!("  - {{ {} }}\n", parts.join(", "))
     })
 }
@@ -50,22 +102,46 @@ struct Draft {
 impl Draft {
     fn body(&self) -> String {
         let list = |key: &str, entries: &[String]| {
-            if entries.is_empty() { String::new() } else { format!("{key}:\n{}", entries.concat()) }
+            if entries.is_empty() {
+                String::new()
+            } else {
+                format!("{key}:\n{}", entries.concat())
+            }
         };
-        format!("{}{}{}", self.head, list("allow", &self.allow), list("deny", &self.deny))
+        format!(
+            "{}{}{}",
+            self.head,
+            list("allow", &self.allow),
+            list("deny", &self.deny)
+        )
     }
 }
 
 fn draft() -> impl Strategy<Value = Draft> {
-    let head = (one_of(&["none", "domains", "domains", "internet", "internet"]), any::<bool>())
+    let head = (
+        one_of(&["none", "domains", "domains", "internet", "internet"]),
+        any::<bool>(),
+    )
         .prop_map(|(network, private)| format!("network: {network}\nprivate: {private}\n"));
     let entries = |key| prop::collection::vec(entry(key), 0..5);
-    (head, entries("allow"), entries("deny")).prop_map(|(head, allow, deny)| Draft { head, allow, deny })
+    (head, entries("allow"), entries("deny")).prop_map(|(head, allow, deny)| Draft {
+        head,
+        allow,
+        deny,
+    })
 }
 
 fn snapshot(drafts: &[(LayerKind, &Draft)]) -> Snapshot {
-    let bodies: Vec<(LayerKind, String)> = drafts.iter().map(|(kind, draft)| (*kind, draft.body())).collect();
-    layers(&bodies.iter().map(|(kind, body)| (*kind, body.as_str())).collect::<Vec<_>>())
+    let bodies: Vec<(LayerKind, String)> = drafts
+        .iter()
+        .map(|(kind, draft)| (*kind, draft.body()))
+        .collect();
+    layers(
+        &bodies
+            .iter()
+            .map(|(kind, body)| (*kind, body.as_str()))
+            .collect::<Vec<_>>(),
+    )
 }
 
 fn address() -> impl Strategy<Value = IpAddr> {
@@ -89,14 +165,23 @@ fn intent() -> impl Strategy<Value = Intent> {
     ];
     let to = prop_oneof![
         (names(), answers()).prop_map(|(name, answers)| Destination::Name { name, answers }),
-        (address(), prop::collection::vec(names(), 0..3), heard)
-            .prop_map(|(address, bound, heard)| Destination::Address { address, bound, heard }),
+        (address(), prop::collection::vec(names(), 0..3), heard).prop_map(
+            |(address, bound, heard)| Destination::Address {
+                address,
+                bound,
+                heard
+            }
+        ),
     ];
     let port = prop_oneof![4 => prop::sample::select(PORTS), 1 => any::<u16>()];
     let protocol = prop::sample::select(&Protocol::ALL[..]);
     let direction = prop_oneof![9 => Just(Direction::Egress), 1 => Just(Direction::Ingress)];
-    (direction, protocol, port, to)
-        .prop_map(|(direction, protocol, port, to)| Intent { direction, protocol, port, to })
+    (direction, protocol, port, to).prop_map(|(direction, protocol, port, to)| Intent {
+        direction,
+        protocol,
+        port,
+        to,
+    })
 }
 
 /// How far an outcome opens the way.
@@ -109,7 +194,12 @@ fn rank(outcome: &Connect) -> u8 {
 }
 
 fn narrower(before: &Connect, after: &Connect) -> Result<(), TestCaseError> {
-    prop_assert!(rank(after) <= rank(before), "{:?} became {:?}", before, after);
+    prop_assert!(
+        rank(after) <= rank(before),
+        "{:?} became {:?}",
+        before,
+        after
+    );
     if let (Connect::Dial(before), Connect::Dial(after)) = (before, after) {
         prop_assert_eq!(before.addresses(), after.addresses());
         let both = super::super::speech::both(before.ground().speaks(), after.ground().speaks());
@@ -127,9 +217,18 @@ fn lookup_rank(s: &Snapshot, name: &Name) -> u8 {
 }
 
 /// Whether some rule of a list speaks of this, found by walking all of them.
-fn any_rule(rules: &[Rule], port: u16, protocol: Protocol, fits: impl Fn(&Selector) -> bool) -> bool {
+fn any_rule(
+    rules: &[Rule],
+    port: u16,
+    protocol: Protocol,
+    fits: impl Fn(&Selector) -> bool,
+) -> bool {
     rules.iter().any(|rule| {
-        let on_port = rule.ports.0.iter().any(|range| *range.start() <= port && port <= *range.end());
+        let on_port = rule
+            .ports
+            .0
+            .iter()
+            .any(|range| *range.start() <= port && port <= *range.end());
         let on_protocol = rule.protocol.is_none() || rule.protocol == Some(protocol);
         on_port && on_protocol && rule.until.is_none_or(|until| NOW < until) && fits(&rule.to)
     })
@@ -150,15 +249,29 @@ fn traceable(s: &Snapshot, ground: &Ground) -> Result<(), TestCaseError> {
         let policy = layer.policy();
         prop_assert_ne!(policy.network, NetworkMode::None);
         for address in ground.addresses() {
-            prop_assert!(!any_rule(&policy.deny, port, protocol, |to| holds_it(to, *address)));
+            prop_assert!(!any_rule(&policy.deny, port, protocol, |to| holds_it(
+                to, *address
+            )));
             let class = s.book().classify(*address).class;
-            prop_assert!(class == Class::Public || policy.private, "{} is {:?}", address, class);
+            prop_assert!(
+                class == Class::Public || policy.private,
+                "{} is {:?}",
+                address,
+                class
+            );
         }
         if let Some(name) = ground.name() {
-            prop_assert!(!any_rule(&policy.deny, port, protocol, |to| names_it(to, name)));
+            prop_assert!(!any_rule(&policy.deny, port, protocol, |to| names_it(
+                to, name
+            )));
         }
-        let by_name = ground.name().is_some_and(|n| any_rule(&policy.allow, port, protocol, |to| names_it(to, n)));
-        let by_net = ground.addresses().iter().all(|a| any_rule(&policy.allow, port, protocol, |to| holds_it(to, *a)));
+        let by_name = ground
+            .name()
+            .is_some_and(|n| any_rule(&policy.allow, port, protocol, |to| names_it(to, n)));
+        let by_net = ground
+            .addresses()
+            .iter()
+            .all(|a| any_rule(&policy.allow, port, protocol, |to| holds_it(to, *a)));
         prop_assert!(policy.network == NetworkMode::Internet || by_name || by_net);
     }
     Ok(())
