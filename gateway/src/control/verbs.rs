@@ -182,7 +182,6 @@ impl Verbs {
             journal: self.ctx.journal.writable(),
             networks: self.ctx.networks.all().len(),
             pid: std::process::id(),
-            head: self.ctx.journal.last(),
         }
     }
 
