@@ -72,7 +72,10 @@ fn metadata() -> Value {
 
 /// Packages that the graph for this platform really uses.
 fn used(metadata: &Value) -> Vec<&Value> {
-    let nodes = metadata["resolve"]["nodes"].as_array().expect("resolve");
+    let nodes = metadata
+        .pointer("/resolve/nodes")
+        .and_then(Value::as_array)
+        .expect("resolve");
     let ids: BTreeSet<&str> = nodes.iter().filter_map(|n| n["id"].as_str()).collect();
     let packages = metadata["packages"].as_array().expect("packages").iter();
     packages

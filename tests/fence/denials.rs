@@ -170,7 +170,7 @@ fn private_networks_and_the_host_are_closed_to_internet_policies() {
                 drop(connect_within(
                     SocketAddr::new(ip(address), port::HTTP),
                     SHORT,
-                ))
+                ));
             });
         }
         let frames = targets.iter().fold(Leak::Nothing, |l, a| {

@@ -265,7 +265,7 @@ async fn follow_flows(
                 ))?;
             }
             (Format::Text, FlowEvent::Close { network, id }) => {
-                show::out(format_args!("close {id} {network}"))?
+                show::out(format_args!("close {id} {network}"))?;
             }
         }
     }

@@ -9,10 +9,10 @@ use crate::namespace::Namespace;
 
 pub(super) fn start(origins: &Origins, namespace: &Namespace) {
     origins.serve(namespace, port::ECHO, |o, id, stream| {
-        echo(o, id, stream, b"")
+        echo(o, id, stream, b"");
     });
     origins.serve(namespace, port::BANNER, |o, id, stream| {
-        echo(o, id, stream, BANNER.as_bytes())
+        echo(o, id, stream, BANNER.as_bytes());
     });
     origins.serve(namespace, port::MUTE, |o, id, mut stream| {
         let mut buffer = [0; 4096];

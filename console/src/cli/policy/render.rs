@@ -41,7 +41,7 @@ pub fn perform(arguments: &Arguments, format: Format) -> Verdict {
     let text = rules.render();
     match format {
         Format::Json => {
-            show::json(&serde_json::json!({ "sealed": arguments.sealed, "rules": text }))?
+            show::json(&serde_json::json!({ "sealed": arguments.sealed, "rules": text }))?;
         }
         Format::Text => show::raw(&text)?,
     }

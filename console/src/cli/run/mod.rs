@@ -170,10 +170,10 @@ fn tell(event: &Event, quiet: bool) -> Result<(), Failure> {
             match reason {
                 EndReason::Exited => {}
                 EndReason::OutOfMemory => {
-                    show::note("sallyport: out of memory; raise it with --memory")
+                    show::note("sallyport: out of memory; raise it with --memory");
                 }
                 EndReason::TimedOut => {
-                    show::note("sallyport: the timeout ended it; raise it with --timeout")
+                    show::note("sallyport: the timeout ended it; raise it with --timeout");
                 }
                 EndReason::Cancelled => show::note("sallyport: cancelled"),
                 EndReason::NetworkLost => show::note("sallyport: its network was taken away"),
@@ -181,7 +181,7 @@ fn tell(event: &Event, quiet: bool) -> Result<(), Failure> {
             }
         }
         Event::Preparing { step } if !quiet => {
-            show::note(format_args!("sallyport: {}", show::clean(step)))
+            show::note(format_args!("sallyport: {}", show::clean(step)));
         }
         Event::Flows(flows) if !quiet => summary::print(flows),
         Event::Preparing { .. }

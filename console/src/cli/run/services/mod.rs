@@ -4,6 +4,8 @@
 //! stops them. Starting and stopping happen under a second lock, so two runs never do either at once. A process is
 //! signalled only while its start time is the one that was noted: a number alone may be somebody else's by then.
 
+mod process;
+
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,13 +14,13 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use serde::{Deserialize, Serialize};
+use nix::sys::signal::Signal;
 
 use crate::config::Config;
 use crate::exit::Failure;
 use crate::show;
+
+use process::{Noted, Traces, start_time};
 
 /// A role that starts answers within a second; a loaded machine gets time.
 const LONGEST_START: Duration = Duration::from_mins(1);
@@ -27,46 +29,6 @@ const LONGEST_STOP: Duration = Duration::from_secs(75);
 const STEP: Duration = Duration::from_millis(20);
 /// Lines of a role's log that a failed start shows.
 const TAIL: usize = 8;
-
-/// A started role, as noted for whoever stops it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Noted {
-    role: String,
-    pid: i32,
-    /// Start time in clock ticks since boot, from `/proc/PID/stat`.
-    started: u64,
-}
-
-/// What a gateway leaves when it stops, so that its networks outlive it: nothing to keep when there are none.
-#[derive(Clone, Debug)]
-struct Traces {
-    namespace: PathBuf,
-    networks: PathBuf,
-}
-
-impl Traces {
-    fn of(config: &Config) -> Self {
-        let namespace = Path::new("/run/netns").join(&config.gateway.namespace);
-        Self {
-            namespace,
-            networks: config.gateway.run_dir.join("networks"),
-        }
-    }
-
-    fn remove(&self) {
-        // somebody may have attached a network of their own meanwhile: it stays, closed, until a gateway is back
-        let empty =
-            std::fs::read_dir(&self.networks).map_or(true, |mut entries| entries.next().is_none());
-        if empty && self.namespace.exists() {
-            if let Err(error) = crate::cli::uninstall::remove_namespace(&self.namespace) {
-                show::note(format_args!(
-                    "sallyport: removing {}: {error}",
-                    self.namespace.display()
-                ));
-            }
-        }
-    }
-}
 
 /// The right to use gateway and runner; give it back with [`Services::release`].
 pub struct Services {
@@ -305,18 +267,6 @@ impl Services {
     }
 }
 
-impl Noted {
-    fn lives(&self) -> bool {
-        start_time(self.pid) == Some(self.started)
-    }
-
-    fn signal(&self, signal: Signal) {
-        if self.lives() && self.pid > 1 {
-            let _ = kill(Pid::from_raw(self.pid), signal);
-        }
-    }
-}
-
 fn say(quiet: bool, what: &str) {
     if !quiet {
         show::note(format_args!("sallyport: {what}"));
@@ -369,45 +319,16 @@ async fn lock(path: &Path, how: FlockArg, patience: Duration) -> Result<Flock<Fi
         match Flock::lock(file, how) {
             Ok(lock) => return Ok(lock),
             Err((_, Errno::EWOULDBLOCK | Errno::EINTR)) if Instant::now() < end => {
-                tokio::time::sleep(STEP).await
+                tokio::time::sleep(STEP).await;
             }
             Err((_, error)) => return Err(failed(error.into())),
         }
     }
 }
 
-/// When a process was started, in ticks since boot; `None` if it is no more (or only waits to be waited for).
-fn start_time(pid: i32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // proc(5): the name in parentheses may hold anything; state is the first field after it, start time the 20th
-    let rest = stat.rsplit_once(')')?.1;
-    let mut fields = rest.split_whitespace();
-    match fields.next()? {
-        "Z" | "X" => None,
-        _ => fields.nth(18)?.parse().ok(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_process_is_known_by_number_and_start_time() {
-        let own = i32::try_from(std::process::id()).unwrap();
-        let started = start_time(own).unwrap();
-        let noted = |started| Noted {
-            role: "gateway".to_owned(),
-            pid: own,
-            started,
-        };
-        assert!(noted(started).lives());
-        assert!(
-            !noted(started + 1).lives(),
-            "a reused number is somebody else"
-        );
-        assert_eq!(start_time(i32::MAX), None);
-    }
 
     #[test]
     fn the_last_user_stops_what_was_started_and_an_earlier_one_does_not() {
