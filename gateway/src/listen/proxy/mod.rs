@@ -8,7 +8,7 @@
 mod request;
 mod tunnel;
 
-pub use request::origin_form;
+pub use crate::relay::http::onward::origin_form;
 
 use std::net::{SocketAddr, TcpListener};
 
