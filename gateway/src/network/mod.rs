@@ -2,6 +2,7 @@
 //!
 //! One writer (control) replaces; doors read without locks held across awaits.
 
+mod adopt;
 pub mod allot;
 pub mod flows;
 pub mod instance;

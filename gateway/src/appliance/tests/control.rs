@@ -213,7 +213,7 @@ fn user_text_reaches_neither_the_kernel_nor_a_path() {
     let mut request = request(&far_only());
     request.workspace = "../../etc".to_owned();
     assert_eq!(
-        lab.try_attach(request)
+        lab.try_attach(&request)
             .err()
             .unwrap()
             .problem()

@@ -407,7 +407,7 @@ fn a_sandbox_that_got_a_second_interface_loses_its_network_and_the_others_keep_t
     let (second, kept) = (lab.attach(&far_only()), lab.attach(&far_only()));
     kept.echoes(FAR).unwrap();
     second.run(|| {
-        ip("link add other0 type dummy");
+        ip("link add other0 type veth peer name other1");
         ip("addr add 10.9.9.9/24 dev other0");
         ip("link set other0 up");
     });
@@ -420,13 +420,18 @@ fn a_sandbox_that_got_a_second_interface_loses_its_network_and_the_others_keep_t
 }
 
 #[test]
-fn a_link_set_down_is_brought_up_again() {
+fn a_link_set_down_ends_its_network_and_no_other() {
     let lab = Lab::started();
-    let sandbox = lab.attach(&far_only());
-    let link = crate::network::allot::link_name(&sandbox.view.id);
+    let (down, kept) = (lab.attach(&far_only()), lab.attach(&far_only()));
+    let link = crate::network::allot::link_name(&down.view.id);
     lab.in_gateway(&format!("ip link set {link} down"));
-    eventually("the way back", || sandbox.echoes(FAR).ok());
-    assert!(sandbox.connects(ELSEWHERE, Duration::from_secs(1)).is_err());
+    // Its routes went with it: there is nothing to bring back that would be the same network.
+    eventually("the loss", || {
+        lab.block(async |c| c.network(&down.view.id).await).err()
+    });
+    kept.echoes(FAR).unwrap();
+    assert!(down.connects(FAR, Duration::from_millis(300)).is_err());
+    assert!(lab.block(async |c| c.health().await.unwrap()).open);
 }
 
 #[test]
@@ -502,6 +507,7 @@ fn a_full_disk_refuses_new_flows_and_one_with_room_takes_them() {
     assert!(!lab.block(async |c| c.health().await.unwrap()).journal);
     assert_eq!(lab.arrived.load(Ordering::Relaxed) % 5, 0);
     assert!(during >= before);
+    drop(file);
     std::fs::remove_file(&filler).unwrap();
     eventually("room", || sandbox.echoes(FAR).ok());
 }
