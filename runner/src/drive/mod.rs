@@ -95,6 +95,7 @@ async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result
         isolation,
         command,
     };
+    let entered = Entered { runner, run: &run };
     let outcome = follow(runner, claim, &plan, events).await;
     let state = match &outcome {
         Ok(done) => RunState::Ended {
@@ -105,8 +106,30 @@ async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result
             message: failure.message.clone(),
         },
     };
-    runner.runs.leave(&run, state);
+    entered.leave(state);
     outcome
+}
+
+/// Takes a run out of the table whatever happens, or the reaper would spare its remains for ever.
+struct Entered<'a> {
+    runner: &'a Runner,
+    run: &'a RunId,
+}
+
+impl Entered<'_> {
+    fn leave(self, state: RunState) {
+        self.runner.runs.leave(self.run, state);
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        let message = "the runner failed while it drove this run".to_owned();
+        // Nothing happens if it has left already.
+        self.runner
+            .runs
+            .leave(self.run, RunState::Failed { message });
+    }
 }
 
 /// A run id with what the pool gave for it.

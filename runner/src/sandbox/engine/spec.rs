@@ -142,12 +142,16 @@ pub fn workload(common: &Common<'_>, guest: &Path, spec: &WorkloadSpec) -> Conta
         User::Agent => Vec::new(),
         User::Root => ROOT_CAPABILITIES.map(str::to_owned).to_vec(),
     };
-    let mounts = vec![
+    let mut mounts = vec![
         read_only(guest, SALLY),
         read_only(&spec.files.resolv_conf, "/etc/resolv.conf"),
         read_only(&spec.files.hosts, "/etc/hosts"),
         read_only(&spec.files.hostname, "/etc/hostname"),
     ];
+    if common.flavour == Flavour::Podman {
+        // Podman shares this file of the host's /run writable: root in the sandbox could fill the host's memory.
+        mounts.push(read_only(&spec.files.empty, "/run/.containerenv"));
+    }
     let host = HostConfig {
         network_mode: Some(format!("container:{}", spec.holder.0)),
         cap_add: Some(capabilities),
@@ -313,6 +317,7 @@ mod tests {
                 resolv_conf: "/r/resolv".into(),
                 hosts: "/r/hosts".into(),
                 hostname: "/r/name".into(),
+                empty: "/r/empty".into(),
             },
         }
     }
@@ -371,6 +376,21 @@ mod tests {
             mounts
                 .iter()
                 .all(|m| m.read_only == Some(true) && m.typ == Some(MountType::BIND))
+        );
+    }
+
+    #[test]
+    fn file_that_podman_shares_writable_is_covered() {
+        let body = workload(
+            &common(Flavour::Podman),
+            Path::new("/s/sally"),
+            &spec(User::Root),
+        );
+        let mounts = body.host_config.unwrap().mounts.unwrap();
+        let last = mounts.last().unwrap();
+        assert_eq!(
+            (last.target.as_deref(), last.read_only),
+            (Some("/run/.containerenv"), Some(true))
         );
     }
 
