@@ -36,17 +36,21 @@ pub fn find(config: &Config) -> Vec<Leftover> {
     ] {
         found.extend((!alive && socket.exists()).then(|| Leftover::Socket(socket.clone())));
     }
-    if !runner {
+    // containers of another installation on this machine are its own runner's business
+    if let Some(instance) = instance(config).filter(|_| !runner) {
         for engine in Engine::all() {
             let containers = engine.leftovers().unwrap_or_default();
-            found.extend(
-                containers
-                    .into_iter()
-                    .map(|c| Leftover::Container(engine.clone(), c)),
-            );
+            let own = containers.into_iter().filter(|c| c.instance == instance);
+            found.extend(own.map(|c| Leftover::Container(engine.clone(), c)));
         }
     }
     found
+}
+
+/// The identity that this installation's runner marks its containers with; without a state there are none.
+fn instance(config: &Config) -> Option<String> {
+    let text = std::fs::read_to_string(config.runner.state_dir.join("instance")).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 impl std::fmt::Display for Leftover {
