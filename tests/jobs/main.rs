@@ -1,1 +1,6 @@
-//! Runs through a real engine.
+//! Jobs: whole runs through a real engine. Exit codes, streams, the network of a run, what stays behind.
+
+mod command;
+mod network;
+mod stop;
+mod world;

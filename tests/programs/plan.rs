@@ -42,7 +42,13 @@ pub struct Plan<'a> {
 impl<'a> Plan<'a> {
     /// Nothing yet, under a `domains` policy with these `allow` entries.
     pub fn new(world: &'a World, image: &'static str, allow: &'static str) -> Self {
-        Self { world, image, root: false, allow, steps: Vec::new() }
+        Self {
+            world,
+            image,
+            root: false,
+            allow,
+            steps: Vec::new(),
+        }
     }
 
     /// As root in the sandbox.
@@ -54,9 +60,20 @@ impl<'a> Plan<'a> {
     /// A command with `{host}` in it: works with this host, and is denied with another by name.
     pub fn twins(mut self, name: &str, host: &str, command: &str, holds: &str) -> Self {
         let forbidden = self.world.forbidden(name);
-        self.push(name, command.replace("{host}", host), Expected::Works(holds.into()));
-        let denied = Expected::Denied { destination: forbidden.clone(), reason: "name_not_allowed".into() };
-        self.push(&format!("{name}-denied"), command.replace("{host}", &forbidden), denied);
+        self.push(
+            name,
+            command.replace("{host}", host),
+            Expected::Works(holds.into()),
+        );
+        let denied = Expected::Denied {
+            destination: forbidden.clone(),
+            reason: "name_not_allowed".into(),
+        };
+        self.push(
+            &format!("{name}-denied"),
+            command.replace("{host}", &forbidden),
+            denied,
+        );
         self
     }
 
@@ -68,13 +85,20 @@ impl<'a> Plan<'a> {
 
     /// A command that is denied, and why; the destination is a name or an address.
     pub fn denied(mut self, name: &str, command: &str, destination: &str, reason: &str) -> Self {
-        let denied = Expected::Denied { destination: destination.into(), reason: reason.into() };
+        let denied = Expected::Denied {
+            destination: destination.into(),
+            reason: reason.into(),
+        };
         self.push(name, command.to_owned(), denied);
         self
     }
 
     fn push(&mut self, name: &str, command: String, expected: Expected) {
-        self.steps.push(Step { name: name.to_owned(), command, expected });
+        self.steps.push(Step {
+            name: name.to_owned(),
+            command,
+            expected,
+        });
     }
 
     /// Runs everything in one sandbox and judges.
@@ -82,9 +106,19 @@ impl<'a> Plan<'a> {
         let lab = &self.world.lab;
         let (frames, queries) = (lab.capture.mark(), lab.origins.queries.mark());
         let policy = format!("policy: programs\nnetwork: domains\nallow:\n{}", self.allow);
-        let script = transcript::script(self.steps.iter().map(|s| (s.name.as_str(), s.command.as_str())));
+        let script = transcript::script(
+            self.steps
+                .iter()
+                .map(|s| (s.name.as_str(), s.command.as_str())),
+        );
         let said = self.world.run(self.image, self.root, &policy, &script);
-        assert_eq!(said.code, Some(0), "the run failed: {}\n{}", said.err, said.out);
+        assert_eq!(
+            said.code,
+            Some(0),
+            "the run failed: {}\n{}",
+            said.err,
+            said.out
+        );
 
         let outcomes = transcript::read(&said.out);
         let records = lab.records();
@@ -92,7 +126,10 @@ impl<'a> Plan<'a> {
         for step in &self.steps {
             let outcome = outcomes.get(&step.name).cloned().unwrap_or_default();
             for complaint in complaints(step, &outcome, &records, &said.err) {
-                wrong.push(format!("{}: {complaint}\n  $ {}\n  {outcome:?}", step.name, step.command));
+                wrong.push(format!(
+                    "{}: {complaint}\n  $ {}\n  {outcome:?}",
+                    step.name, step.command
+                ));
             }
         }
         for address in [OTHER4, OTHER6] {
@@ -104,7 +141,13 @@ impl<'a> Plan<'a> {
             wrong.push("a denied name was asked upstream".to_owned());
         }
         self.world.forbidden_servers_answer();
-        assert!(wrong.is_empty(), "{} wrong:\n{}\nsallyport said:\n{}", wrong.len(), wrong.join("\n"), said.err);
+        assert!(
+            wrong.is_empty(),
+            "{} wrong:\n{}\nsallyport said:\n{}",
+            wrong.len(),
+            wrong.join("\n"),
+            said.err
+        );
     }
 }
 
@@ -118,17 +161,33 @@ fn complaints(step: &Step, outcome: &Outcome, records: &[Value], summary: &str) 
     match &step.expected {
         Expected::Works(text) => {
             require(outcome.code == 0, format!("exit code {}", outcome.code));
-            require(outcome.output.contains(text), format!("does not say {text:?}"));
+            require(
+                outcome.output.contains(text),
+                format!("does not say {text:?}"),
+            );
         }
-        Expected::Denied { destination, reason } => {
+        Expected::Denied {
+            destination,
+            reason,
+        } => {
             require(outcome.code != 0, "exit code 0 where it is denied".into());
-            require(outcome.took < FAST_SECONDS, format!("took {:.1} s to fail", outcome.took));
+            require(
+                outcome.took < FAST_SECONDS,
+                format!("took {:.1} s to fail", outcome.took),
+            );
             require(
                 records.iter().any(|r| is_denial(r, destination, reason)),
                 format!("no record of {destination} denied with {reason}"),
             );
-            let line = |l: &str| l.contains("denied") && l.contains(destination.as_str()) && l.contains(reason.as_str());
-            require(summary.lines().any(line), format!("the summary does not tell {destination} and {reason}"));
+            let line = |l: &str| {
+                l.contains("denied")
+                    && l.contains(destination.as_str())
+                    && l.contains(reason.as_str())
+            };
+            require(
+                summary.lines().any(line),
+                format!("the summary does not tell {destination} and {reason}"),
+            );
         }
     }
     complaints
@@ -136,7 +195,11 @@ fn complaints(step: &Step, outcome: &Outcome, records: &[Value], summary: &str) 
 
 /// A denial, or the first of several that were folded, of this name or address.
 fn is_denial(record: &Value, destination: &str, reason: &str) -> bool {
-    let denied = if record["kind"] == "folded" { &record["first"] } else { record };
+    let denied = if record["kind"] == "folded" {
+        &record["first"]
+    } else {
+        record
+    };
     let subject = denied.get("subject").unwrap_or(denied);
     (record["kind"] == "denial" || record["kind"] == "folded")
         && denied["reason"] == reason
