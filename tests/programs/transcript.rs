@@ -42,10 +42,19 @@ pub fn read(printed: &str) -> HashMap<String, Outcome> {
             output.clear();
         } else if let Some(rest) = line.strip_prefix("@end ") {
             let words: Vec<&str> = rest.split_whitespace().collect();
-            let [name, code, from, to] = words.as_slice() else { panic!("a torn transcript: {line}") };
-            let second = |text: &str| text.parse::<f64>().unwrap_or_else(|e| panic!("{line}: {e}"));
+            let [name, code, from, to] = words.as_slice() else {
+                panic!("a torn transcript: {line}")
+            };
+            let second = |text: &str| {
+                text.parse::<f64>()
+                    .unwrap_or_else(|e| panic!("{line}: {e}"))
+            };
             let code = code.parse().unwrap_or_else(|e| panic!("{line}: {e}"));
-            let outcome = Outcome { output: output.trim().to_owned(), code, took: second(to) - second(from) };
+            let outcome = Outcome {
+                output: output.trim().to_owned(),
+                code,
+                took: second(to) - second(from),
+            };
             outcomes.insert((*name).to_owned(), outcome);
         } else {
             output.push_str(line);
