@@ -106,11 +106,16 @@ impl From<DialError> for Unreached {
 /// Routes and dials, unless the run ends meanwhile.
 pub(crate) async fn reach(origin: &Origin, intent: &mut Intent) -> Result<Reach, Unreached> {
     let ended = &origin.network.ended;
-    unless_ended(ended, route_and_dial(origin, intent)).await.unwrap_or(Err(Unreached::Cause(Reason::RunEnded)))
+    unless_ended(ended, route_and_dial(origin, intent))
+        .await
+        .unwrap_or(Err(Unreached::Cause(Reason::RunEnded)))
 }
 
 /// `None` when the run ended first. Only for what has no record to close.
-pub(crate) async fn unless_ended<T>(ended: &CancellationToken, act: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn unless_ended<T>(
+    ended: &CancellationToken,
+    act: impl Future<Output = T>,
+) -> Option<T> {
     tokio::select! {
         biased;
         () = ended.cancelled() => None,
@@ -122,7 +127,10 @@ async fn route_and_dial(origin: &Origin, intent: &mut Intent) -> Result<Reach, U
     // before deciding: a policy that is replaced from here on is decided again
     let generation = origin.network.live.load().generation;
     match route(&origin.ctx, &origin.network, intent).await {
-        Route::Dial(permit) => Ok(Reach::Dialled(Box::new(origin.ctx.dialer.dial(permit).await?), generation)),
+        Route::Dial(permit) => Ok(Reach::Dialled(
+            Box::new(origin.ctx.dialer.dial(permit).await?),
+            generation,
+        )),
         Route::Hear(speaks) => Ok(Reach::Hear(speaks)),
         Route::Deny(denial) => Err(Unreached::Denied(denial, None)),
         Route::Unresolvable => Err(Unreached::Failed(Reason::NameUnresolvable, None)),

@@ -249,9 +249,10 @@ impl Registry {
         };
         let link: InterfaceName = network.link.parse().map_err(|_| KernelError::Unusable("the link's name"))?;
         let cut = self.leave(&network);
-        // The resets of the cut flows are let through first, or a program in the sandbox would wait for ever.
+        // The resets of the cut flows are let through first, or a program in the sandbox would wait for ever. A flow gives
+        // its place back after its last packet.
         let due = Instant::now() + RESETS;
-        while !network.flows.all().is_empty() && Instant::now() < due {
+        while network.ledger.flows() > 0 && Instant::now() < due {
             std::thread::park_timeout(Duration::from_millis(1));
         }
         let removal = self.parts.enforcer.detach(&link);

@@ -169,9 +169,12 @@ impl Lab {
     /// The same door for IPv6.
     pub fn door_v6(&self, port: u16) {
         let listener = self.inside(move || {
-            let socket = socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::STREAM, None).unwrap();
+            let socket =
+                socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::STREAM, None).unwrap();
             socket.set_only_v6(true).unwrap();
-            socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)).into()).unwrap();
+            socket
+                .bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)).into())
+                .unwrap();
             socket.listen(128).unwrap();
             std::net::TcpListener::from(socket)
         });
@@ -218,7 +221,12 @@ impl Lab {
 
     pub fn connect_with(&self, from: SocketAddr, to: SocketAddr) -> TcpStream {
         let stream = self.inside(move || {
-            let socket = socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None).unwrap();
+            let socket = socket2::Socket::new(
+                socket2::Domain::for_address(to),
+                socket2::Type::STREAM,
+                None,
+            )
+            .unwrap();
             socket.bind(&from.into()).unwrap();
             socket.connect(&to.into()).unwrap();
             socket.set_nonblocking(true).unwrap();
@@ -316,7 +324,10 @@ async fn dns() -> SocketAddr {
         ("first-is-silent.net.", vec![SILENT, ORIGIN]),
         ("first-is-closed.net.", vec![CLOSED, ORIGIN]),
         ("private.net.", vec![Ipv4Addr::new(10, 0, 0, 5)]),
-        ("partly-private.net.", vec![ORIGIN, Ipv4Addr::new(10, 0, 0, 5)]),
+        (
+            "partly-private.net.",
+            vec![ORIGIN, Ipv4Addr::new(10, 0, 0, 5)],
+        ),
     ]);
     #[expect(
         clippy::disallowed_methods,
@@ -336,7 +347,11 @@ async fn dns() -> SocketAddr {
             match known.get(query.name().to_lowercase().to_string().as_str()) {
                 Some(addresses) if query.query_type() == RecordType::A => {
                     for address in addresses {
-                        message.add_answer(Record::from_rdata(query.name().clone(), 60, RData::A(A(*address))));
+                        message.add_answer(Record::from_rdata(
+                            query.name().clone(),
+                            60,
+                            RData::A(A(*address)),
+                        ));
                     }
                 }
                 Some(_) => {}

@@ -244,14 +244,26 @@ fn an_ended_run_closes_its_tunnels_requests_and_dials_and_records_it() {
         let (tls, http) = (lab.origin(443).await, lab.origin(80).await);
         serve(&lab);
         let mut tunnel = proxy(&lab);
-        write(&mut tunnel, b"CONNECT ok.net:443 HTTP/1.1\r\nHost: ok.net:443\r\n\r\n").await;
+        write(
+            &mut tunnel,
+            b"CONNECT ok.net:443 HTTP/1.1\r\nHost: ok.net:443\r\n\r\n",
+        )
+        .await;
         let _tunnelled = accept(&tls).await;
         let mut request = proxy(&lab);
-        write(&mut request, b"GET http://ok.net/ HTTP/1.1\r\nHost: ok.net\r\n\r\n").await;
+        write(
+            &mut request,
+            b"GET http://ok.net/ HTTP/1.1\r\nHost: ok.net\r\n\r\n",
+        )
+        .await;
         let _requested = accept(&http).await;
         lab.flows(2).await;
         let mut dialling = proxy(&lab);
-        write(&mut dialling, format!("CONNECT {SILENT}:443 HTTP/1.1\r\nHost: {SILENT}:443\r\n\r\n").as_bytes()).await;
+        write(
+            &mut dialling,
+            format!("CONNECT {SILENT}:443 HTTP/1.1\r\nHost: {SILENT}:443\r\n\r\n").as_bytes(),
+        )
+        .await;
         let mut idle = proxy(&lab);
         eventually(|| (lab.network.ledger.flows() == 4).then_some(())).await;
         lab.network.ended.cancel();

@@ -86,7 +86,9 @@ async fn serve(visit: Visit, client: TcpStream) {
     }
     let mut reader = Reader::new(&client);
     let due = Instant::now() + visit.origin.waits.head;
-    let head = unless_ended(&visit.origin.network.ended, read_head(&mut reader, due)).await.unwrap_or(Ok(None));
+    let head = unless_ended(&visit.origin.network.ended, read_head(&mut reader, due))
+        .await
+        .unwrap_or(Ok(None));
     let said = match head {
         Ok(Some(head)) => match head.target.clone() {
             Target::Authority(authority) => {

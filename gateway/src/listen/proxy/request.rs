@@ -58,7 +58,11 @@ pub(super) async fn run(visit: Visit, client: &mut Reader<'_>, first: Head) -> L
         }
     };
     if let Some(upstream) = upstream {
-        let end = upstream.guard.flow.cause().map_or(End::ClientClosed, End::Cause);
+        let end = upstream
+            .guard
+            .flow
+            .cause()
+            .map_or(End::ClientClosed, End::Cause);
         close(&origin, upstream, &end);
     }
     last

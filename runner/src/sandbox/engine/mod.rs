@@ -4,24 +4,24 @@
 //! time. Invariants: a workload is inspected before it is started, and one that is not in its holder's network namespace
 //! is removed instead; what carries our labels but not our name was not made by us and is left alone.
 
+mod ask;
 pub mod connect;
+mod images;
 pub mod spec;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use bollard::container::LogOutput;
 use bollard::errors::Error;
 use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::{
-    AttachContainerOptions, CreateContainerOptions, ImportImageOptions, InspectContainerOptions,
-    KillContainerOptions, ListContainersOptions, RemoveContainerOptions, StartContainerOptions,
-    WaitContainerOptions,
+    AttachContainerOptions, CreateContainerOptions, InspectContainerOptions, KillContainerOptions,
+    ListContainersOptions, RemoveContainerOptions, StartContainerOptions, WaitContainerOptions,
 };
-use bytes::Bytes;
-use futures_util::{Stream, StreamExt, TryStreamExt};
+use futures_util::StreamExt;
 
+use self::ask::{engine, host, settled, settled_or_stopped, within};
 use self::connect::{Connected, Flavour, Runtime};
 use self::spec::{Ceilings, Common, INSTANCE_LABEL, RUN_LABEL};
 use super::{
@@ -29,13 +29,7 @@ use super::{
     SandboxError, SandboxId, User, WorkloadSpec, guest, seccomp,
 };
 use crate::config::EngineChoice;
-use crate::image::archive::{self, Defaults, Layer};
-use crate::job::{ImageName, check_workdir};
-
-/// Ordinary requests take milliseconds, under a storm of starts seconds.
-const PATIENCE: Duration = Duration::from_mins(1);
-/// Loading moves a file system of hundreds of megabytes.
-const LOAD_PATIENCE: Duration = Duration::from_mins(10);
+use crate::job::ImageName;
 
 /// The engine backend.
 #[derive(Debug)]
@@ -53,46 +47,6 @@ pub struct Engine {
 struct Profiles {
     agent: String,
     root: String,
-}
-
-fn engine(act: &'static str) -> impl FnOnce(Error) -> SandboxError {
-    move |source| SandboxError::Engine {
-        act,
-        source: Box::new(source),
-    }
-}
-
-fn host(act: &'static str) -> impl FnOnce(std::io::Error) -> SandboxError {
-    move |source| SandboxError::Host { act, source }
-}
-
-fn status(error: &Error) -> Option<u16> {
-    if let Error::DockerResponseServerError { status_code, .. } = error {
-        Some(*status_code)
-    } else {
-        None
-    }
-}
-
-/// Gone, or not running any more: what was to be reached is reached.
-fn settled(result: Result<(), Error>, act: &'static str) -> Result<(), SandboxError> {
-    match result {
-        Err(error) if matches!(status(&error), Some(404 | 409 | 304)) => Ok(()),
-        other => other.map_err(engine(act)),
-    }
-}
-
-async fn within<T>(
-    act: &'static str,
-    work: impl Future<Output = Result<T, Error>>,
-) -> Result<T, SandboxError> {
-    match tokio::time::timeout(PATIENCE, work).await {
-        Ok(result) => result.map_err(engine(act)),
-        Err(_) => Err(SandboxError::Late {
-            act,
-            limit: PATIENCE,
-        }),
-    }
 }
 
 impl Engine {
@@ -121,42 +75,6 @@ impl Engine {
         };
         this.ensure_holder_image().await?;
         Ok(this)
-    }
-
-    async fn ensure_holder_image(&self) -> Result<(), SandboxError> {
-        let present = within("looking the holder's image up", async {
-            match self.connected.api.inspect_image(&self.holder_image).await {
-                Err(error) if status(&error) == Some(404) => Ok(false),
-                other => other.map(|_| true),
-            }
-        });
-        if present.await? {
-            return Ok(());
-        }
-        let layer = Layer::Bytes(guest::file_system().into());
-        let archive = archive::image(&self.holder_image, Defaults::default(), &layer)
-            .map_err(host("packing the holder's image"))?;
-        self.load(archive).await
-    }
-
-    async fn load(
-        &self,
-        archive: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static,
-    ) -> Result<(), SandboxError> {
-        const ACT: &str = "loading an image";
-        let body = bollard::body_try_stream(archive);
-        let loading = self
-            .connected
-            .api
-            .import_image(ImportImageOptions::default(), body, None);
-        match tokio::time::timeout(LOAD_PATIENCE, loading.try_for_each(|_| async { Ok(()) })).await
-        {
-            Ok(result) => result.map_err(engine(ACT)),
-            Err(_) => Err(SandboxError::Late {
-                act: ACT,
-                limit: LOAD_PATIENCE,
-            }),
-        }
     }
 
     fn common(&self, user: User, isolation: Isolation) -> Result<Common<'_>, SandboxError> {
@@ -243,17 +161,6 @@ impl Engine {
     }
 }
 
-/// Podman answers 500 where Docker answers 409 when a container is not running.
-fn settled_or_stopped(result: Result<(), Error>, act: &'static str) -> Result<(), SandboxError> {
-    match result {
-        Err(Error::DockerResponseServerError {
-            status_code: 500,
-            message,
-        }) if message.contains("not running") || message.contains("state") => Ok(()),
-        other => settled(other, act),
-    }
-}
-
 /// This process's own hard limits: it and the engine are services of one machine.
 fn ceilings() -> Ceilings {
     use nix::sys::resource::{Resource, getrlimit};
@@ -288,58 +195,13 @@ fn profile_reference(
     Ok(path.to_string_lossy().into_owned())
 }
 
-/// An image that cannot be run safely, and why.
-fn refusal(facts: &ImageFacts) -> Option<String> {
-    if let Err(why) = check_workdir(&facts.workdir) {
-        return Some(format!("its working directory {:?}: {why}", facts.workdir));
-    }
-    let odd = |volume: &&String| {
-        let plain = volume.trim_end_matches('/');
-        plain.is_empty() || plain == "/etc" || check_workdir(plain).is_err()
-    };
-    facts
-        .volumes
-        .iter()
-        .find(odd)
-        .map(|volume| format!("it wants a volume at {volume:?}"))
-}
-
 impl Backend for Engine {
     fn facts(&self) -> &Facts {
         &self.connected.facts
     }
 
     fn image<'a>(&'a self, name: &'a ImageName) -> Asked<'a, ImageFacts> {
-        Box::pin(async move {
-            let looked_up = async { Ok(self.connected.api.inspect_image(name.as_str()).await) };
-            let image = match within("looking an image up", looked_up).await? {
-                Err(error) if status(&error) == Some(404) => {
-                    return Err(SandboxError::NoSuchImage(name.clone()));
-                }
-                other => other.map_err(engine("looking an image up"))?,
-            };
-            let config = image.config.unwrap_or_default();
-            let mut command = config.entrypoint.unwrap_or_default();
-            command.extend(config.cmd.unwrap_or_default());
-            let workdir = config
-                .working_dir
-                .filter(|dir| !dir.is_empty())
-                .unwrap_or_else(|| "/".to_owned());
-            let volumes = config.volumes.unwrap_or_default();
-            let facts = ImageFacts {
-                id: image.id.unwrap_or_default(),
-                command,
-                workdir,
-                volumes,
-            };
-            match refusal(&facts) {
-                Some(why) => Err(SandboxError::ImageRefused {
-                    image: name.clone(),
-                    why,
-                }),
-                None => Ok(facts),
-            }
-        })
+        Box::pin(self.look_up_image(name))
     }
 
     fn hold<'a>(&'a self, spec: &'a HolderSpec) -> Asked<'a, SandboxId> {
@@ -500,21 +362,7 @@ impl Backend for Engine {
     }
 
     fn import<'a>(&'a self, name: &'a ImageName, file_system: &'a Path) -> Asked<'a, ()> {
-        const DEFAULTS: Defaults = Defaults {
-            user: "agent",
-            workdir: "/home/agent",
-            command: &["/bin/bash"],
-            env: &["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
-        };
-        Box::pin(async move {
-            let (name, path) = (name.to_string(), file_system.to_owned());
-            // Hashing hundreds of megabytes takes a second, in which other runs must go on.
-            let packing = tokio::task::spawn_blocking(move || {
-                archive::image(&name, DEFAULTS, &Layer::File(&path))
-            });
-            let packed = packing.await.unwrap_or_else(|broken| Err(broken.into()));
-            self.load(packed.map_err(host("packing an image"))?).await
-        })
+        Box::pin(self.import_file_system(name, file_system))
     }
 }
 

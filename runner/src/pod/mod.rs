@@ -5,31 +5,30 @@
 //! all failures collected. Invariant: a [`Pod`] exists only when its network is enforced; a workload can only be made
 //! from a pod.
 
+mod error;
+mod files;
+mod handover;
+
 use std::collections::BTreeMap;
 use std::io;
-use std::net::IpAddr;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use gateway::control::api::{NetworkView, PolicyReplaced};
-use gateway::control::descriptor::{Carrier, Received};
-use gateway::control::{AttachRequest, Client, ClientError, PolicySource};
+use gateway::control::{AttachRequest, Client, PolicySource};
 use netpolicy::ids::{NetworkId, PolicyHash};
 use sha2::{Digest, Sha256};
-use tokio::io::AsyncReadExt;
-use tokio::net::UnixListener;
 
+pub use error::PodError;
+
+use self::files::write_files;
+use self::handover::{listen_once, make_folder, receive_namespace};
 use crate::records::Records;
-use crate::run::{Failure, RunId};
-use crate::sandbox::{Backend, HolderSpec, PodFiles, SandboxError, SandboxId};
+use crate::run::RunId;
+use crate::sandbox::{Backend, HolderSpec, PodFiles, SandboxId};
 
 /// Label on networks, so that the reaper finds this installation's.
 pub const INSTANCE_LABEL: &str = "sallyport.instance";
-/// A holder sends its namespace as its first act; a busy host may take seconds to start it.
-const HANDOVER_PATIENCE: Duration = Duration::from_secs(30);
 /// Name of the one-use socket in a pod's folder.
 const SOCKET: &str = "ns.sock";
 
@@ -44,80 +43,6 @@ pub struct Pod {
     pub network: NetworkView,
     /// Files for the workload.
     pub files: PodFiles,
-}
-
-/// Why a pod could not be had.
-#[derive(Debug, thiserror::Error)]
-pub enum PodError {
-    /// The engine.
-    #[error(transparent)]
-    Sandbox(#[from] SandboxError),
-    /// The gateway.
-    #[error("{act}: {source}")]
-    Gateway {
-        /// What was asked of it.
-        act: &'static str,
-        /// Its answer.
-        #[source]
-        source: ClientError,
-    },
-    /// The host's files.
-    #[error("preparing {path}: {source}")]
-    Folder {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The holder sent nothing, or nonsense.
-    #[error("receiving the sandbox's network namespace: {0}")]
-    Handover(io::Error),
-    /// The gateway enforces something else than was asked for.
-    #[error("the gateway acknowledged policy {got} where {wanted} was asked for")]
-    OtherPolicy {
-        /// What was asked for.
-        wanted: PolicyHash,
-        /// What is enforced.
-        got: PolicyHash,
-    },
-    /// No such preset.
-    #[error("there is no policy preset called {0:?}")]
-    NoSuchPreset(String),
-}
-
-impl From<PodError> for Failure {
-    fn from(error: PodError) -> Self {
-        let (code, hint, mistakes) = match &error {
-            PodError::Sandbox(source) => ("engine", source.hint(), Vec::new()),
-            PodError::Gateway { source, .. } => {
-                let problem = source.problem();
-                let policy = problem.is_some_and(|p| {
-                    matches!(p.code.as_str(), "policy_invalid" | "not_enforced_yet")
-                });
-                let mistakes = problem.map(|p| p.mistakes.clone()).unwrap_or_default();
-                (
-                    if policy { "policy" } else { "gateway" },
-                    source.hint(),
-                    mistakes,
-                )
-            }
-            PodError::NoSuchPreset(_) => (
-                "policy",
-                Some("`sallyport policy presets` lists them".to_owned()),
-                Vec::new(),
-            ),
-            PodError::Folder { .. } | PodError::Handover(_) | PodError::OtherPolicy { .. } => {
-                ("internal", None, Vec::new())
-            }
-        };
-        Self {
-            code: code.to_owned(),
-            message: error.to_string(),
-            hint,
-            mistakes,
-        }
-    }
 }
 
 /// What of a pod exists so far, for cleaning up.
@@ -323,82 +248,4 @@ pub fn job_policy_hash(policy: &PolicySource) -> Result<PolicyHash, PodError> {
             .map(|policy| policy.hash)
             .ok_or_else(|| PodError::NoSuchPreset(name.clone())),
     }
-}
-
-fn make_folder(folder: &Path) -> io::Result<()> {
-    // Only the engine, which is root, may look inside: the one-use socket is open to every user.
-    std::fs::DirBuilder::new()
-        .mode(0o700)
-        .recursive(true)
-        .create(folder)?;
-    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))
-}
-
-fn listen_once(path: &Path) -> io::Result<UnixListener> {
-    let listener = UnixListener::bind(path)?;
-    // The holder is nobody, also where the engine maps users.
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
-    Ok(listener)
-}
-
-/// Takes the one descriptor of the first connection; the listener is gone afterwards.
-async fn receive_namespace(listener: UnixListener) -> io::Result<OwnedFd> {
-    let receive = async {
-        let (stream, _) = listener.accept().await?;
-        let (mut carrier, descriptor) = Carrier::receiving(stream);
-        let mut byte = [0];
-        carrier.read_exact(&mut byte).await?;
-        match descriptor.take() {
-            Received::One(namespace) => Ok(namespace),
-            Received::Nothing | Received::TooMany => Err(io::Error::other(
-                "the holder did not send exactly one descriptor",
-            )),
-        }
-    };
-    let late = || io::Error::new(io::ErrorKind::TimedOut, "the holder sent nothing");
-    tokio::time::timeout(HANDOVER_PATIENCE, receive)
-        .await
-        .unwrap_or_else(|_| Err(late()))
-}
-
-fn write_files(folder: &Path, network: &NetworkView) -> io::Result<PodFiles> {
-    let files = PodFiles {
-        resolv_conf: folder.join("resolv.conf"),
-        hosts: folder.join("hosts"),
-        hostname: folder.join("hostname"),
-    };
-    write_readable(&files.resolv_conf, &resolv_conf(network))?;
-    write_readable(&files.hosts, &hosts(network))?;
-    write_readable(&files.hostname, "sandbox\n")?;
-    Ok(files)
-}
-
-fn write_readable(path: &Path, text: &str) -> io::Result<()> {
-    std::fs::write(path, text)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o444))
-}
-
-/// `ndots:1`: a name with a dot is asked for as it is; there is no search list for anything else.
-fn resolv_conf(network: &NetworkView) -> String {
-    format!(
-        "nameserver {}\nnameserver {}\noptions ndots:1\n",
-        network.service_v4, network.service_v6
-    )
-}
-
-/// The broker has a fixed entry, so that no answer of anyone can move it.
-fn hosts(network: &NetworkView) -> String {
-    let line = |address: IpAddr, names: &str| format!("{address}\t{names}\n");
-    [
-        line([127, 0, 0, 1].into(), "localhost"),
-        line(
-            std::net::Ipv6Addr::LOCALHOST.into(),
-            "localhost ip6-localhost ip6-loopback",
-        ),
-        line(network.v4.into(), "sandbox"),
-        line(network.v6.into(), "sandbox"),
-        line(network.service_v4.into(), "broker.sallyport.internal"),
-        line(network.service_v6.into(), "broker.sallyport.internal"),
-    ]
-    .concat()
 }
