@@ -130,9 +130,9 @@ impl Posture {
 
     /// Seals until [`Posture::release`]: for causes that no repair of the kernel removes.
     pub fn hold(&self, cause: Cause) {
-        self.now().standing = Some(cause.clone());
+        let cause = self.now().standing.insert(cause).clone();
         let _acting = self.act();
-        self.seal(cause);
+        self.seal(&cause);
     }
 
     /// Takes a standing cause back; the next look enforces again.
@@ -147,21 +147,46 @@ impl Posture {
         let _acting = self.act();
         let standing = self.now().standing.clone();
         if let Some(cause) = standing {
-            return self.seal(cause);
+            return self.seal(&cause);
         }
         let enforcing = self.now().state == State::Enforcing;
         match self.enforcer.verify() {
             Ok(Ok(())) if enforcing => return,
             Ok(Ok(())) => {}
-            Ok(Err(mismatch)) => self.seal(Cause::new(
+            // A link that went with its sandbox is less network, not more: nobody else is sealed for it.
+            Ok(Err(_)) if enforcing && self.only_lost(registry) => return,
+            Ok(Err(mismatch)) => self.seal(&Cause::new(
                 mismatch.to_string(),
                 "Sallyport repairs this by itself; find out who changed it",
             )),
-            Err(error) => return self.seal(broken(&error)),
+            Err(error) => return self.seal(&broken(&error)),
         }
         match self.enforce(registry, probe) {
             Ok(()) => self.opened(),
-            Err(cause) => self.seal(cause),
+            Err(cause) => self.seal(&cause),
+        }
+    }
+
+    /// Whether all that differs is links that are gone; their networks are gone then too.
+    fn only_lost(&self, registry: &Arc<Registry>) -> bool {
+        let dropped = registry.drop_lost().is_ok_and(|lost| !lost.is_empty());
+        dropped && matches!(self.enforcer.verify(), Ok(Ok(())))
+    }
+
+    /// A task that the gateway cannot do without has ended: nothing opens again before a restart.
+    pub fn lost_task(self: &Arc<Self>, name: &'static str) {
+        // At once, from whatever thread; the kernel part follows on one that may block.
+        self.open.send_replace(false);
+        let posture = self.clone();
+        let cause = Cause::new(
+            format!("the task {name:?} ended early"),
+            "restart the gateway; its log says why",
+        );
+        let seal = std::thread::Builder::new()
+            .name("seal".into())
+            .spawn(move || posture.hold(cause));
+        if let Err(error) = seal {
+            tracing::error!(%error, "the sealed rules could not be applied; the doors are closed");
         }
     }
 
@@ -208,7 +233,7 @@ impl Posture {
     }
 
     /// Doors first, then the kernel. Idempotent.
-    fn seal(&self, cause: Cause) {
+    fn seal(&self, cause: &Cause) {
         self.open.send_replace(false);
         let (news, generation) = {
             let mut now = self.now();

@@ -1,7 +1,14 @@
 //! The one place that spawns: every task is named, owned by a tracker, cancelled and joined.
+//!
+//! A panic ends its own task and is counted; a critical task that ends while the gateway runs, by a panic or otherwise,
+//! is reported to whoever seals.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -10,23 +17,41 @@ use tokio_util::task::TaskTracker;
 pub struct Tasks {
     tracker: TaskTracker,
     stop: CancellationToken,
+    panics: Arc<AtomicU64>,
+}
+
+/// How a task ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ended {
+    /// The gateway stops.
+    Stopped,
+    /// By itself, or by a panic.
+    Early,
 }
 
 impl Tasks {
     /// Runs a task until it ends or the gateway stops.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        let stop = self.stop.clone();
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "this is the one place that spawns"
-        )]
-        drop(tokio::spawn(self.tracker.track_future(async move {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = task => {}
+        let tasks = self.clone();
+        self.track(async move {
+            tasks.guard(name, task).await;
+        });
+    }
+
+    /// Runs a task that the gateway cannot do without; `lost` is told when it ends before the gateway stops.
+    pub fn spawn_critical(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+        lost: impl FnOnce(&'static str) + Send + 'static,
+    ) {
+        let tasks = self.clone();
+        self.track(async move {
+            if tasks.guard(name, task).await == Ended::Early {
+                tracing::error!(task = name, "a critical task ended early");
+                lost(name);
             }
-            tracing::trace!(task = name, "task ended");
-        })));
+        });
     }
 
     /// Fires when the gateway stops.
@@ -34,10 +59,78 @@ impl Tasks {
         self.stop.clone()
     }
 
+    /// Tasks that ended by a panic.
+    pub fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+
     /// Cancels everything and waits for it.
     pub async fn shut_down(&self) {
         self.stop.cancel();
         self.tracker.close();
         self.tracker.wait().await;
+    }
+
+    fn track(&self, task: impl Future<Output = ()> + Send + 'static) {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "this is the one place that spawns"
+        )]
+        drop(tokio::spawn(self.tracker.track_future(task)));
+    }
+
+    async fn guard(&self, name: &'static str, task: impl Future<Output = ()> + Send) -> Ended {
+        // Unwind safe: nothing of the task is looked at again after a panic, and what it shared is behind locks that
+        // shrug off poison or in guards that put things right on drop.
+        let task = AssertUnwindSafe(task).catch_unwind();
+        tokio::select! {
+            () = self.stop.cancelled() => return Ended::Stopped,
+            outcome = task => if outcome.is_err() {
+                self.panics.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(task = name, "a task panicked");
+            }
+        }
+        Ended::Early
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_ends_one_task_is_counted_and_the_others_go_on() {
+        let tasks = Tasks::default();
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        tasks.spawn("panics", async { panic!("on purpose") });
+        tasks.spawn("goes on", async { sender.send(()).unwrap() });
+        receiver.await.unwrap();
+        tasks.shut_down().await;
+        assert_eq!(tasks.panics(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_critical_task_that_ends_early_is_reported_and_one_that_is_stopped_is_not() {
+        let tasks = Tasks::default();
+        let (report, mut lost) = tokio::sync::mpsc::channel(4);
+        for (name, ends) in [("ends", true), ("stays", false)] {
+            let report = report.clone();
+            let task = async move {
+                if !ends {
+                    std::future::pending::<()>().await;
+                }
+            };
+            tasks.spawn_critical(name, task, move |name| report.try_send(name).unwrap());
+        }
+        let report_of_panic = report.clone();
+        tasks.spawn_critical("panics", async { panic!("on purpose") }, move |name| {
+            report_of_panic.try_send(name).unwrap();
+        });
+        let mut names = [lost.recv().await.unwrap(), lost.recv().await.unwrap()];
+        names.sort_unstable();
+        assert_eq!(names, ["ends", "panics"]);
+        tasks.shut_down().await;
+        drop(report);
+        assert_eq!(lost.recv().await, None);
     }
 }

@@ -43,13 +43,18 @@ impl Sandbox {
         let nexthop = |family: &str| {
             let route = self.exec(&["ip", family, "route", "show", "default"]);
             let text = String::from_utf8_lossy(&route.stdout).into_owned();
-            text.split_whitespace().nth(2).unwrap_or_else(|| panic!("no default route in {}", self.name)).to_owned()
+            text.split_whitespace()
+                .nth(2)
+                .unwrap_or_else(|| panic!("no default route in {}", self.name))
+                .to_owned()
         };
         for family in ["-4", "-6"] {
             let hop = nexthop(family);
             let known = || {
                 let table = self.exec(&["ip", family, "neigh", "show", &hop, "dev", "eth0"]);
-                String::from_utf8_lossy(&table.stdout).contains("lladdr").then_some(())
+                String::from_utf8_lossy(&table.stdout)
+                    .contains("lladdr")
+                    .then_some(())
             };
             if known().is_none() {
                 // `use` makes the kernel resolve without any packet of ours

@@ -247,16 +247,14 @@ fn uid(node: &Node, mistakes: &mut Mistakes) -> Option<u32> {
         return u32::try_from(number).ok();
     }
     let name = text(node)?;
-    match nix::unistd::User::from_name(name) {
-        Ok(Some(user)) => Some(user.uid.as_raw()),
-        Ok(None) | Err(_) => {
-            mistakes.add(
-                &node.at,
-                format!("this machine has no user {}", node.what()),
-            );
-            None
-        }
+    if let Ok(Some(user)) = nix::unistd::User::from_name(name) {
+        return Some(user.uid.as_raw());
     }
+    mistakes.add(
+        &node.at,
+        format!("this machine has no user {}", node.what()),
+    );
+    None
 }
 
 fn journal(node: Option<&Node>, mut journal: JournalConfig) -> JournalConfig {

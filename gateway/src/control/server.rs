@@ -40,8 +40,15 @@ pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 /// Only root can connect unless other users are configured; then everybody can, and each verb asks for the uid.
 pub fn bind(path: &Path, others: bool) -> io::Result<UnixListener> {
     match std::os::unix::net::UnixStream::connect(path) {
-        Ok(_) => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another gateway answers on the control socket")),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
+        Ok(_) => {
+            return Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "another gateway answers on the control socket",
+            ));
+        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path)?;
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
@@ -59,7 +66,9 @@ pub async fn serve(verbs: Arc<Verbs>, listener: UnixListener) {
     let places = Arc::new(Semaphore::new(MOST));
     loop {
         // The place comes first: at the ceiling connections wait in the backlog and cost nothing.
-        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let Ok(place) = places.clone().acquire_owned().await else {
+            return;
+        };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -72,7 +81,10 @@ pub async fn serve(verbs: Arc<Verbs>, listener: UnixListener) {
         verbs.tasks().spawn("control connection", async move {
             let _place = place;
             if let Err(error) = converse(connection, stream).await {
-                tracing::debug!(error = &error as &dyn std::error::Error, "a control connection ended");
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "a control connection ended"
+                );
             }
         });
     }
@@ -80,14 +92,17 @@ pub async fn serve(verbs: Arc<Verbs>, listener: UnixListener) {
 
 async fn converse(verbs: Arc<Verbs>, stream: UnixStream) -> Result<(), hyper::Error> {
     let peer = match stream.peer_cred() {
-        Ok(credentials) => Peer { uid: credentials.uid() },
+        Ok(credentials) => Peer {
+            uid: credentials.uid(),
+        },
         Err(error) => {
             tracing::warn!(%error, "a control connection from nobody");
             return Ok(());
         }
     };
     let (carrier, descriptor) = Carrier::receiving(stream);
-    let service = service_fn(move |request| answer(verbs.clone(), peer, descriptor.clone(), request));
+    let service =
+        service_fn(move |request| answer(verbs.clone(), peer, descriptor.clone(), request));
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)

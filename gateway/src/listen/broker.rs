@@ -28,9 +28,17 @@ pub fn serve_broker(ctx: &Context, listener: TcpListener) {
             let source = canonical(source);
             let network = serving.networks.by_source(source.ip());
             let place = places.clone().try_acquire_owned();
-            let (Some(network), Ok(place)) = (network, place) else { return reset(&client) };
-            let Some(broker) = network.broker.clone() else { return reset(&client) };
-            let whose = Handover { network: network.id.clone(), run: network.run.clone(), source };
+            let (Some(network), Ok(place)) = (network, place) else {
+                return reset(&client);
+            };
+            let Some(broker) = network.broker.clone() else {
+                return reset(&client);
+            };
+            let whose = Handover {
+                network: network.id.clone(),
+                run: network.run.clone(),
+                source,
+            };
             serving.tasks.spawn("broker handover", async move {
                 let _place = place;
                 tokio::select! {
