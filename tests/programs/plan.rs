@@ -55,7 +55,7 @@ impl<'a> Plan<'a> {
     }
 
     /// As root in the sandbox.
-    pub fn as_root(mut self) -> Self {
+    pub fn rooted(mut self) -> Self {
         self.root = true;
         self
     }
