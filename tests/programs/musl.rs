@@ -25,7 +25,7 @@ fn musl_and_static_programs_reach_what_is_permitted_and_nothing_else() {
         .twins(
             "busybox-nc",
             "redis.sallylab.net",
-            "printf \"PING\\r\\n\" | nc -w 10 {host} 6379 | grep PONG",
+            "printf \"PING\\r\\nQUIT\\r\\n\" | nc -w 10 {host} 6379 | grep PONG",
             "PONG",
         )
         .denied(

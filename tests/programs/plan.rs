@@ -1,14 +1,15 @@
 //! What a family of programs does in one sandbox, and what must have happened.
 //!
 //! Every permitted step has a twin: the same command towards a name that resolves and answers, but that the policy does
-//! not permit. Owns the judgement; every failed expectation is reported, not only the first.
+//! not permit. So that a denial proves something, the twins run once more where a policy permits them, and must work.
+//! Owns the judgement; every failed expectation is reported, not only the first.
 
 use serde_json::Value;
 
 use lab::topology::{OTHER4, OTHER6, ip};
 
 use crate::transcript::{self, Outcome};
-use crate::world::World;
+use crate::world::{PERMITTED, World};
 
 /// A denied program ends in less: nothing waits for a network timeout (a resolver's is 5 s for each server and try, a
 /// connection's over 120 s). Generous, because a runtime needs seconds to start on two busy cores.
@@ -27,6 +28,8 @@ struct Step {
     name: String,
     command: String,
     expected: Expected,
+    /// What a denied command says where it is permitted, if it can be.
+    otherwise: Option<String>,
 }
 
 /// Steps for one sandbox.
@@ -52,7 +55,7 @@ impl<'a> Plan<'a> {
     }
 
     /// As root in the sandbox.
-    pub fn as_root(mut self) -> Self {
+    pub fn rooted(mut self) -> Self {
         self.root = true;
         self
     }
@@ -64,6 +67,7 @@ impl<'a> Plan<'a> {
             name,
             command.replace("{host}", host),
             Expected::Works(holds.into()),
+            None,
         );
         let denied = Expected::Denied {
             destination: forbidden.clone(),
@@ -73,13 +77,19 @@ impl<'a> Plan<'a> {
             &format!("{name}-denied"),
             command.replace("{host}", &forbidden),
             denied,
+            Some(holds.into()),
         );
         self
     }
 
     /// A command that works and prints this.
     pub fn works(mut self, name: &str, command: &str, holds: &str) -> Self {
-        self.push(name, command.to_owned(), Expected::Works(holds.into()));
+        self.push(
+            name,
+            command.to_owned(),
+            Expected::Works(holds.into()),
+            None,
+        );
         self
     }
 
@@ -89,15 +99,16 @@ impl<'a> Plan<'a> {
             destination: destination.into(),
             reason: reason.into(),
         };
-        self.push(name, command.to_owned(), denied);
+        self.push(name, command.to_owned(), denied, None);
         self
     }
 
-    fn push(&mut self, name: &str, command: String, expected: Expected) {
+    fn push(&mut self, name: &str, command: String, expected: Expected, otherwise: Option<String>) {
         self.steps.push(Step {
             name: name.to_owned(),
             command,
             expected,
+            otherwise,
         });
     }
 
@@ -105,33 +116,7 @@ impl<'a> Plan<'a> {
     pub fn run(self) {
         let lab = &self.world.lab;
         let (frames, queries) = (lab.capture.mark(), lab.origins.queries.mark());
-        let policy = format!("policy: programs\nnetwork: domains\nallow:\n{}", self.allow);
-        let script = transcript::script(
-            self.steps
-                .iter()
-                .map(|s| (s.name.as_str(), s.command.as_str())),
-        );
-        let said = self.world.run(self.image, self.root, &policy, &script);
-        assert_eq!(
-            said.code,
-            Some(0),
-            "the run failed: {}\n{}",
-            said.err,
-            said.out
-        );
-
-        let outcomes = transcript::read(&said.out);
-        let records = lab.records();
-        let mut wrong = Vec::new();
-        for step in &self.steps {
-            let outcome = outcomes.get(&step.name).cloned().unwrap_or_default();
-            for complaint in complaints(step, &outcome, &records, &said.err) {
-                wrong.push(format!(
-                    "{}: {complaint}\n  $ {}\n  {outcome:?}",
-                    step.name, step.command
-                ));
-            }
-        }
+        let mut wrong = self.play(&self.steps, self.allow);
         for address in [OTHER4, OTHER6] {
             if let Some(frame) = lab.capture.touching(frames, ip(address)).first() {
                 wrong.push(format!("a packet of {address} on the uplink: {frame:?}"));
@@ -140,15 +125,68 @@ impl<'a> Plan<'a> {
         if lab.origins.asked(queries, "evil-") {
             wrong.push("a denied name was asked upstream".to_owned());
         }
-        self.world.forbidden_servers_answer();
+        let twins: Vec<Step> = self.steps.iter().filter_map(Step::permitted).collect();
+        if !twins.is_empty() {
+            wrong.extend(self.play(&twins, &every_name(self.allow)));
+        }
         assert!(
             wrong.is_empty(),
-            "{} wrong:\n{}\nsallyport said:\n{}",
+            "{} wrong:\n{}",
             wrong.len(),
-            wrong.join("\n"),
-            said.err
+            wrong.join("\n")
         );
     }
+
+    /// One sandbox under these `allow` entries; what was not as expected.
+    fn play(&self, steps: &[Step], allow: &str) -> Vec<String> {
+        let policy = format!("policy: programs\nnetwork: domains\nallow:\n{allow}");
+        let script =
+            transcript::script(steps.iter().map(|s| (s.name.as_str(), s.command.as_str())));
+        let said = self.world.run(self.image, self.root, &policy, &script);
+        assert_eq!(
+            said.code,
+            Some(0),
+            "the run failed: {}\n{}",
+            said.err,
+            said.out
+        );
+        let outcomes = transcript::read(&said.out);
+        let records = self.world.lab.records();
+        let mut wrong = Vec::new();
+        for step in steps {
+            let outcome = outcomes.get(&step.name).cloned().unwrap_or_default();
+            for complaint in complaints(step, &outcome, &records, &said.err) {
+                wrong.push(format!(
+                    "{}: {complaint}\n  $ {}\n  {outcome:?}",
+                    step.name, step.command
+                ));
+            }
+        }
+        if !wrong.is_empty() {
+            wrong.push(format!("sallyport said: {}", said.err));
+        }
+        wrong
+    }
+}
+
+impl Step {
+    /// The same command where it is permitted.
+    fn permitted(&self) -> Option<Self> {
+        let expected = Expected::Works(self.otherwise.clone()?);
+        Some(Self {
+            name: self.name.clone(),
+            command: self.command.clone(),
+            expected,
+            otherwise: None,
+        })
+    }
+}
+
+/// The same entries for every name of the lab.
+fn every_name(allow: &str) -> String {
+    PERMITTED.iter().fold(allow.to_owned(), |text, name| {
+        text.replace(&format!("{name}.sallylab.net"), "'*.sallylab.net'")
+    })
 }
 
 fn complaints(step: &Step, outcome: &Outcome, records: &[Value], summary: &str) -> Vec<String> {

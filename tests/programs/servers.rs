@@ -11,10 +11,8 @@ use std::time::Duration;
 use lab::namespace::Namespace;
 use lab::wait::eventually;
 
-/// Where each of them listens.
-pub const PORTS: [u16; 4] = [22, 80, 443, 6379];
-/// The WebSocket server, behind nginx.
-const INNER: u16 = 8081;
+/// Where each of them listens; the last is the WebSocket server, behind nginx.
+const PORTS: [u16; 5] = [22, 80, 443, 6379, 8081];
 
 /// Running servers.
 #[derive(Debug)]
@@ -47,7 +45,7 @@ impl Servers {
             .arg(&root);
         command.stdin(Stdio::piped()).stdout(Stdio::null());
         let servers = Self(internet.start(&mut command).expect("start the servers"));
-        for port in PORTS.into_iter().chain([INNER]) {
+        for port in PORTS {
             eventually("a server of the lab", || {
                 let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
                 internet

@@ -1,4 +1,4 @@
-//! curl, wget, `nc` and git over HTTPS: names and addresses, both families, HTTP/1.1 and HTTP/2, the explicit proxy.
+//! curl, wget, git over HTTPS and a static program: names and addresses, both families, HTTP/1.1 and HTTP/2, the explicit proxy.
 
 use crate::DEBIAN;
 use crate::plan::Plan;
@@ -8,7 +8,7 @@ const ALLOW: &str = "  - host: web.sallylab.net\n  - host: git.sallylab.net\n";
 const WEB: &str = "web.sallylab.net";
 
 #[test]
-fn web_clients_reach_what_is_permitted_and_nothing_else() {
+fn curl_reaches_what_is_permitted_and_nothing_else() {
     let world = World::start();
     Plan::new(&world, DEBIAN, ALLOW)
         .twins(
@@ -47,6 +47,31 @@ fn web_clients_reach_what_is_permitted_and_nothing_else() {
             "curl -sS -m 15 -f -x http://198.18.0.1:3128 http://{host}/",
             "salute from the web",
         )
+        .denied(
+            "curl-address",
+            "curl -sS -m 15 -k https://142.250.74.110:8443/",
+            "142.250.74.110",
+            "address_not_allowed",
+        )
+        .denied(
+            "curl-port",
+            "curl -sS -m 15 http://web.sallylab.net:8080/",
+            WEB,
+            "port_not_allowed",
+        )
+        .denied(
+            "curl-metadata",
+            "curl -sS -m 15 http://169.254.169.254/latest/meta-data/",
+            "169.254.169.254",
+            "address_metadata",
+        )
+        .run();
+}
+
+#[test]
+fn wget_git_and_a_static_program_reach_what_is_permitted_and_nothing_else() {
+    let world = World::start();
+    Plan::new(&world, DEBIAN, ALLOW)
         .twins(
             "wget-http",
             WEB,
@@ -76,24 +101,6 @@ fn web_clients_reach_what_is_permitted_and_nothing_else() {
             "git.sallylab.net",
             "git ls-remote https://{host}/git/salute.git",
             "refs/heads/main",
-        )
-        .denied(
-            "curl-address",
-            "curl -sS -m 15 -k https://142.250.74.110:8443/",
-            "142.250.74.110",
-            "address_not_allowed",
-        )
-        .denied(
-            "curl-port",
-            "curl -sS -m 15 http://web.sallylab.net:8080/",
-            WEB,
-            "port_not_allowed",
-        )
-        .denied(
-            "curl-metadata",
-            "curl -sS -m 15 http://169.254.169.254/latest/meta-data/",
-            "169.254.169.254",
-            "address_metadata",
         )
         .run();
 }
