@@ -34,7 +34,7 @@ fn every_preset_prints_a_text_that_check_accepts() {
 
 #[test]
 fn every_shipped_example_is_good() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/policies");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../images/policies");
     let files: Vec<_> = std::fs::read_dir(folder)
         .expect("examples")
         .flatten()
