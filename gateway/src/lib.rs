@@ -8,10 +8,20 @@
 //!
 //! Refuses to own: the container engine, people, the store. Failure stance: closed; what cannot be verified seals.
 
+pub mod appliance;
+pub mod config;
 pub mod context;
+pub mod control;
+pub mod detect;
+pub mod kernel;
 pub mod limits;
+pub mod listen;
 pub mod network;
+pub mod policy;
+pub mod posture;
 pub mod record;
+pub mod relay;
 pub mod resolve;
+pub mod selftest;
 pub mod tasks;
 pub mod uplink;

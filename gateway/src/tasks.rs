@@ -16,7 +16,10 @@ impl Tasks {
     /// Runs a task until it ends or the gateway stops.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
-        #[expect(clippy::disallowed_methods, reason = "this is the one place that spawns")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "this is the one place that spawns"
+        )]
         drop(tokio::spawn(self.tracker.track_future(async move {
             tokio::select! {
                 () = stop.cancelled() => {}

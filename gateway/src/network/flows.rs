@@ -37,6 +37,8 @@ pub struct Flow {
     pub destination: SocketAddr,
     /// What was dialled.
     pub upstream: SocketAddr,
+    /// Local end of the upstream socket, once it is known.
+    pub local: OnceLock<SocketAddr>,
     /// The intent, with answers and what was heard, to decide again under another policy.
     pub intent: Intent,
     /// Evidence of the first bytes, once there was any (the latest request on kept-alive HTTP).
@@ -102,7 +104,11 @@ pub struct FlowGuard {
 
 impl Drop for FlowGuard {
     fn drop(&mut self) {
-        self.table.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.flow.id);
+        self.table
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.flow.id);
     }
 }
 
@@ -120,6 +126,7 @@ impl FlowTable {
             source: facts.source,
             destination: facts.destination,
             upstream: facts.upstream,
+            local: OnceLock::new(),
             intent: facts.intent,
             evidence: Mutex::new(None),
             ground: facts.ground,
@@ -129,13 +136,25 @@ impl FlowTable {
             cut: CancellationToken::new(),
             cause: OnceLock::new(),
         });
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(flow.id, flow.clone());
-        FlowGuard { table: self.clone(), flow }
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(flow.id, flow.clone());
+        FlowGuard {
+            table: self.clone(),
+            flow,
+        }
     }
 
     /// All live flows, oldest first.
     pub fn all(&self) -> Vec<Arc<Flow>> {
-        let mut all: Vec<_> = self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let mut all: Vec<_> = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect();
         all.sort_by_key(|f| f.id);
         all
     }

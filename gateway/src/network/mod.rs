@@ -2,7 +2,12 @@
 //!
 //! One writer (control) replaces; doors read without locks held across awaits.
 
+pub mod allot;
 pub mod flows;
+pub mod instance;
+pub mod redecide;
+pub mod registry;
+pub mod state;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -75,13 +80,21 @@ impl Networks {
 
     /// The network with this id.
     pub fn by_id(&self, id: &NetworkId) -> Option<Arc<Network>> {
-        self.by_source.load().values().find(|n| &n.id == id).cloned()
+        self.by_source
+            .load()
+            .values()
+            .find(|n| &n.id == id)
+            .cloned()
     }
 
     /// Every network once, by id.
     pub fn all(&self) -> Vec<Arc<Network>> {
         let map = self.by_source.load();
-        let mut all: Vec<_> = map.iter().filter(|(ip, n)| **ip == IpAddr::V4(n.v4)).map(|(_, n)| n.clone()).collect();
+        let mut all: Vec<_> = map
+            .iter()
+            .filter(|(ip, n)| **ip == IpAddr::V4(n.v4))
+            .map(|(_, n)| n.clone())
+            .collect();
         all.sort_by(|a, b| a.id.cmp(&b.id));
         all
     }

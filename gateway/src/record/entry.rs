@@ -174,12 +174,20 @@ pub struct NetworkChange {
 impl DecidedBy {
     /// From a denial that a policy made.
     pub fn denial(denial: &Denial) -> Option<Self> {
-        Some(Self { layer: denial.layer?, policy: denial.policy.clone()?, at: denial.rule.clone()? })
+        Some(Self {
+            layer: denial.layer?,
+            policy: denial.policy.clone()?,
+            at: denial.rule.clone()?,
+        })
     }
 
     /// From a ground.
     pub fn ground(ground: &Ground) -> Vec<Self> {
-        let by = |(layer, policy, at): &(LayerKind, String, Place)| Self { layer: *layer, policy: policy.clone(), at: at.clone() };
+        let by = |(layer, policy, at): &(LayerKind, String, Place)| Self {
+            layer: *layer,
+            policy: policy.clone(),
+            at: at.clone(),
+        };
         ground.rules().iter().map(by).collect()
     }
 }

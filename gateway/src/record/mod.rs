@@ -1,21 +1,41 @@
 //! The record: what every flow was, why it was permitted or denied, and how it ended.
+//!
+//! Owns the hash-chained journal: [`entry`] says what is written, [`chain`] in which form, [`journal`] appends,
+//! [`fold`] keeps one noisy sandbox from filling it, [`keep`] syncs, signs, anchors and removes what is too old,
+//! [`read`] gives it out again and [`verify`] finds what was changed. Records and tracing never mix.
+//!
+//! Failure stance: a journal that cannot be written refuses new flows; what may have been lost is stated in it.
 
+pub mod chain;
 pub mod entry;
+pub mod fold;
+pub mod head;
+pub mod journal;
+pub mod keep;
+pub mod read;
+mod recover;
+pub mod segment;
+#[cfg(test)]
+mod tests;
+pub mod verify;
 
 pub use entry::Entry;
+pub use journal::{Journal, JournalConfig, JournalError, Unwritable};
+pub use read::{Reader, export};
+pub use verify::{Report, verify};
 
-/// The hash-chained journal.
-#[derive(Debug)]
-pub struct Journal {}
-
-/// The journal cannot be written: new flows are refused.
-#[derive(Debug, thiserror::Error)]
-#[error("writing the journal")]
-pub struct Unwritable(#[source] pub std::io::Error);
-
-impl Journal {
-    /// Appends with write(2) before it returns. Denials are folded above a rate. `network` keys quota and folding.
-    pub fn append(&self, _entry: Entry) -> Result<(), Unwritable> { todo!() }
-    /// Whether the last write worked; doors refuse new flows when not.
-    pub fn writable(&self) -> bool { todo!() }
+/// One line of the journal.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Line {
+    /// Position in the chain, from 1, without holes.
+    pub seq: u64,
+    /// Milliseconds since the epoch.
+    pub t: i64,
+    /// Hash of the line before.
+    pub prev: String,
+    /// SHA-256 over `prev` and this line without its two hashes.
+    pub hash: String,
+    /// What happened.
+    #[serde(flatten)]
+    pub entry: Entry,
 }

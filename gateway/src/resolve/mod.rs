@@ -1,35 +1,18 @@
 //! Names: leases handed to sandboxes, and the look-ups behind them.
+//!
+//! Owns: [`Leases`] (what one network was told, durable before the answer leaves) and [`Resolver`] (the upstream
+//! servers, the cache, and what RFC 7050 teaches about NAT64). Refuses to own: whether a name or an address is
+//! permitted; every caller comes with a name that netpolicy permitted. Failure stance: closed; a lease that cannot be
+//! written is not handed out, an answer that cannot be believed is an error.
 
-use std::net::IpAddr;
+pub mod leases;
+pub mod upstream;
 
-use netpolicy::name::Name;
-
-/// Addresses and names handed out to one network; durable before the answer is sent.
-#[derive(Debug)]
-pub struct Leases {}
-
-/// A lease could not be made.
-#[derive(Debug, thiserror::Error)]
-#[error("stub")]
-pub struct LeaseError;
-
-impl Leases {
-    /// The name behind a synthetic address.
-    pub fn find(&self, _address: IpAddr) -> Option<Name> { todo!() }
-    /// Names bound to a real address (`names: real`).
-    pub fn bound(&self, _address: IpAddr) -> Vec<Name> { todo!() }
-    /// How many distinct names.
-    pub fn len(&self) -> usize { todo!() }
-    /// None yet.
-    pub fn is_empty(&self) -> bool { self.len() == 0 }
-}
-
-/// Upstream resolvers: the system's or `gateway.resolvers`, with split DNS by domain.
-#[derive(Debug)]
-pub struct Resolver {}
+pub use leases::{Asked, LeaseError, LeasePools, Leases};
+pub use upstream::{Addresses, Resolver, Upstreams, Wire};
 
 /// Why a permitted name has no usable answer.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LookupError {
     /// NXDOMAIN or no address: does not exist.
     #[error("the name has no address")]
@@ -37,9 +20,4 @@ pub enum LookupError {
     /// SERVFAIL, time-out, refused, malformed.
     #[error("the upstream resolver failed: {0}")]
     Upstream(String),
-}
-
-impl Resolver {
-    /// Every address of a name, A then AAAA, CNAMEs followed. Cached at most 60 s. Call only with a permitted name.
-    pub async fn addresses(&self, _name: &Name) -> Result<Vec<IpAddr>, LookupError> { todo!() }
 }

@@ -1,18 +1,53 @@
 //! Pinned dialling: consumes a permit, dials only its addresses, happy eyeballs among them (RFC 8305).
+//!
+//! Owns: every upstream TCP connection of the gateway. Refuses to own: which addresses (the permit says so) and names
+//! (nothing is resolved here, so nothing can be rebound). A destination that turns out to be the machine itself, by the
+//! kernel's route look-up before or by the socket's own ends after the connect, is refused unless its class was Host.
+//! Failure stance: the kernel's errno is kept, for the client's kernel to hear.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use netpolicy::addr::Class;
 use netpolicy::decide::{DialPermit, Ground};
+use netpolicy::reason::Reason;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+
+/// RFC 8305 5: "Connection Attempt Delay".
+const STAGGER: Duration = Duration::from_millis(250);
+/// All attempts together; as long as Linux gives a connect before its fifth SYN.
+const OVERALL: Duration = Duration::from_secs(30);
+/// A dead far end is noticed after 60 s and four probes of 15 s.
+const KEEPALIVE_IDLE: Duration = Duration::from_mins(1);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 4;
+/// Data that nobody acknowledges, or a window that stays shut: five minutes, for slow readers are alive.
+const USER_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// Whether the kernel's own route look-up calls an address local.
+pub type IsLocal = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
 /// Opens upstream sockets in the uplink namespace.
-#[derive(Debug)]
-pub struct Dialer {}
+pub struct Dialer {
+    is_local: IsLocal,
+}
+
+impl std::fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dialer").finish_non_exhaustive()
+    }
+}
 
 /// An open upstream connection.
 #[derive(Debug)]
 pub struct Dialled {
     /// The socket.
-    pub stream: tokio::net::TcpStream,
+    pub stream: TcpStream,
     /// Far end.
     pub upstream: SocketAddr,
     /// Why.
@@ -25,10 +60,216 @@ pub struct Dialled {
 pub struct DialError {
     /// errno of the last attempt.
     #[source]
-    pub source: std::io::Error,
+    pub source: io::Error,
+    /// Set when the gateway itself refused: the destination is the machine.
+    pub forbidden: Option<Reason>,
+}
+
+impl DialError {
+    fn errno(code: i32) -> Self {
+        Self {
+            source: io::Error::from_raw_os_error(code),
+            forbidden: None,
+        }
+    }
+
+    fn is_machine() -> Self {
+        Self {
+            forbidden: Some(Reason::AddressHost),
+            ..Self::errno(libc::ECONNREFUSED)
+        }
+    }
+
+    /// The failure in the one vocabulary. The gateway's own shortage of descriptors or ports is `limit_flows`.
+    pub fn reason(&self) -> Reason {
+        if let Some(reason) = self.forbidden {
+            return reason;
+        }
+        match self.source.raw_os_error() {
+            Some(libc::ECONNREFUSED | libc::ECONNRESET) => Reason::UpstreamRefused,
+            Some(
+                libc::EMFILE
+                | libc::ENFILE
+                | libc::EADDRNOTAVAIL
+                | libc::ENOBUFS
+                | libc::ENOMEM
+                | libc::EAGAIN,
+            ) => Reason::LimitFlows,
+            Some(libc::ETIMEDOUT) => Reason::UpstreamTimeout,
+            _ => Reason::UpstreamUnreachable,
+        }
+    }
 }
 
 impl Dialer {
+    /// With the kernel's word on which addresses are local.
+    pub fn new(is_local: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
+        Self {
+            is_local: Arc::new(is_local),
+        }
+    }
+
     /// Dials. Addresses that turn out local (route look-up, same two ends) are refused unless the class was Host.
-    pub async fn dial(&self, _permit: DialPermit) -> Result<Dialled, DialError> { todo!() }
+    pub async fn dial(&self, permit: DialPermit) -> Result<Dialled, DialError> {
+        let port = permit.ground().port();
+        let targets: Vec<SocketAddr> = interleave(permit.addresses())
+            .into_iter()
+            .map(|ip| SocketAddr::new(ip, port))
+            .collect();
+        let ground = permit.into_ground();
+        let stream = match timeout(OVERALL, self.race(&targets, &ground)).await {
+            Ok(raced) => raced?,
+            Err(_) => return Err(DialError::errno(libc::ETIMEDOUT)),
+        };
+        let upstream = stream.peer_addr().map_err(|source| DialError {
+            source,
+            forbidden: None,
+        })?;
+        Ok(Dialled {
+            stream,
+            upstream,
+            ground,
+        })
+    }
+
+    /// Starts one attempt every [`STAGGER`], or at once when all others have failed; the first that connects wins and
+    /// the others are dropped.
+    async fn race(&self, targets: &[SocketAddr], ground: &Ground) -> Result<TcpStream, DialError> {
+        let mut waiting = targets.iter();
+        let mut attempts = FuturesUnordered::new();
+        let mut last = DialError::errno(libc::ENETUNREACH);
+        loop {
+            if attempts.is_empty() {
+                match waiting.next() {
+                    Some(target) => attempts.push(self.attempt(*target, ground)),
+                    None => return Err(last),
+                }
+            }
+            let more = waiting.len() > 0;
+            tokio::select! {
+                Some(done) = attempts.next() => match done {
+                    Ok(stream) => return Ok(stream),
+                    // the machine itself is never "one of several that failed"
+                    Err(error) if error.forbidden.is_some() => return Err(error),
+                    Err(error) => last = error,
+                },
+                () = tokio::time::sleep(STAGGER), if more => {
+                    attempts.extend(waiting.next().map(|target| self.attempt(*target, ground)));
+                }
+            }
+        }
+    }
+
+    async fn attempt(&self, target: SocketAddr, ground: &Ground) -> Result<TcpStream, DialError> {
+        let may_be_host = ground.class() == Some(Class::Host);
+        if !may_be_host && (self.is_local)(target.ip()) {
+            return Err(DialError::is_machine());
+        }
+        let stream = connect(target).await.map_err(|source| DialError {
+            source,
+            forbidden: None,
+        })?;
+        let ends = stream
+            .local_addr()
+            .and_then(|local| Ok((local, stream.peer_addr()?)));
+        let (local, peer) = ends.map_err(|source| DialError {
+            source,
+            forbidden: None,
+        })?;
+        // equal ends are a socket that met itself (simultaneous open); an equal address is the machine
+        if local == peer || (!may_be_host && local.ip() == peer.ip()) {
+            return Err(DialError::is_machine());
+        }
+        Ok(stream)
+    }
+}
+
+/// Whether the machine itself answers for an address, by the kernel's route look-up in this namespace: the source that it
+/// would choose is the destination. Sends nothing. A destination without a route is not local.
+pub fn leads_here(address: IpAddr) -> bool {
+    let any: IpAddr = if address.is_ipv4() {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        Ipv6Addr::UNSPECIFIED.into()
+    };
+    // any port will do: a datagram socket only looks the route up
+    let source = std::net::UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    });
+    source.is_ok_and(|source| source.ip().to_canonical() == address.to_canonical())
+}
+
+async fn connect(target: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if target.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
+    keep_alive(&SockRef::from(&socket))?;
+    SockRef::from(&socket).set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+    socket.connect(target).await
+}
+
+/// Options that both legs of a flow have: no delay of small pieces, and a dead peer is noticed.
+pub(crate) fn keep_alive(socket: &SockRef<'_>) -> io::Result<()> {
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_IDLE)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_PROBES);
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.set_tcp_nodelay(true)
+}
+
+/// RFC 8305 4: families take turns, beginning with the family of the first answer; order within a family is kept.
+fn interleave(addresses: &[IpAddr]) -> Vec<IpAddr> {
+    let first_is_v4 = addresses.first().is_some_and(IpAddr::is_ipv4);
+    let (mut first, mut second): (Vec<_>, Vec<_>) = addresses
+        .iter()
+        .copied()
+        .partition(|ip| ip.is_ipv4() == first_is_v4);
+    first.reverse();
+    second.reverse();
+    let mut order = Vec::with_capacity(addresses.len());
+    while !first.is_empty() || !second.is_empty() {
+        order.extend(first.pop());
+        order.extend(second.pop());
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ips(text: &str) -> Vec<IpAddr> {
+        text.split(' ').map(|ip| ip.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn families_take_turns_and_none_is_lost() {
+        assert_eq!(
+            interleave(&ips("192.0.2.1 192.0.2.2 192.0.2.3 2001:db8::1")),
+            ips("192.0.2.1 2001:db8::1 192.0.2.2 192.0.2.3")
+        );
+        assert_eq!(
+            interleave(&ips("2001:db8::1 192.0.2.1")),
+            ips("2001:db8::1 192.0.2.1")
+        );
+    }
+
+    #[test]
+    fn own_shortage_is_a_limit_and_never_the_far_ends_fault() {
+        for (code, reason) in [
+            (libc::ECONNREFUSED, Reason::UpstreamRefused),
+            (libc::ETIMEDOUT, Reason::UpstreamTimeout),
+            (libc::EHOSTUNREACH, Reason::UpstreamUnreachable),
+            (libc::ENETUNREACH, Reason::UpstreamUnreachable),
+            (libc::EMFILE, Reason::LimitFlows),
+            (libc::EADDRNOTAVAIL, Reason::LimitFlows),
+        ] {
+            assert_eq!(DialError::errno(code).reason(), reason);
+        }
+        assert_eq!(DialError::is_machine().reason(), Reason::AddressHost);
+    }
 }

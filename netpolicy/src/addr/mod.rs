@@ -1,8 +1,24 @@
 //! Addresses: strict text forms, and the class of every address.
+//!
+//! Owns: the tables of special blocks and of cloud metadata (`special.tsv`, `metadata.tsv`), the unwrapping of IPv4
+//! addresses inside IPv6 ones, [`AddressBook::classify`], and the text forms that count as an address at all
+//! ([`parse_ip`], [`parse_net`]). Refuses to own: whether a policy opens a class (`decide`), and how prefixes and host
+//! addresses are learnt (the gateway hands them in).
+//!
+//! Classification works on bits, never on spelling, and is total. It fails towards "never": a block that nobody listed
+//! is special, and a table that cannot be read would make every address unreachable.
 
-use std::net::IpAddr;
-use ipnet::IpNet;
+mod book;
+mod embedding;
+mod table;
+mod text;
+
+use std::net::Ipv4Addr;
+
 use serde::{Deserialize, Serialize};
+
+pub use book::AddressBook;
+pub use text::{AddressError, parse_ip, parse_net};
 
 /// What kind of place an address is (architecture: destination classes).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -26,43 +42,60 @@ pub enum Class {
     Gateway,
 }
 
+impl Class {
+    /// How far a policy may open the class.
+    pub const fn reach(self) -> Reach {
+        match self {
+            Self::Public => Reach::Policy,
+            Self::Private | Self::Host => Reach::Private,
+            Self::Special => Reach::PrivateByCidr,
+            Self::Metadata | Self::Loopback | Self::Multicast | Self::Gateway => Reach::Never,
+        }
+    }
+}
+
+/// What it takes to reach an address; a greater value takes less.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reach {
+    /// No policy opens it.
+    Never,
+    /// A `cidr` rule that names it, and `private: true`.
+    PrivateByCidr,
+    /// `private: true`.
+    Private,
+    /// The policy says so.
+    Policy,
+}
+
 /// A class together with the block that gave it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Classified {
     /// The class.
     pub class: Class,
-    /// Label of the table row or input that decided (`private-use`, `on-link prefix`, ...).
+    /// That of the class, except that the NAT64 well-known prefix around an address that is not public is never
+    /// reachable (RFC 6052 section 3.1 forbids such addresses).
+    pub reach: Reach,
+    /// Label of the table row or input that decided (`private-use`, `on-link or routed prefix`, ...).
     pub label: &'static str,
     /// The IPv4 address that was unwrapped, if any.
-    pub embedded: Option<std::net::Ipv4Addr>,
+    pub embedded: Option<Ipv4Addr>,
 }
 
-/// Inputs to classification that are not constants: pools, host addresses, prefixes, learnt NAT64 prefixes.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct AddressBook {
-    /// The gateway's service addresses and pools.
-    pub gateway: Vec<IpNet>,
-    /// Addresses of the uplink namespace, `gateway.host_addresses`, learnt public ones.
-    pub host: Vec<IpAddr>,
-    /// On-link and non-default routed prefixes (shorter than /8 or /20 for IPv6 count as default and are left out by `set_local`), and `gateway.local_networks`.
-    pub local: Vec<IpNet>,
-    /// Learnt NAT64 prefixes (RFC 6052 lengths 32, 40, 48, 56, 64, 96).
-    pub nat64: Vec<ipnet::Ipv6Net>,
-    /// Further metadata addresses from configuration.
-    pub metadata: Vec<IpNet>,
-}
-impl AddressBook {
-    /// The class of an address. Total; longest prefix first; metadata beats all, gateway pools next.
-    pub fn classify(&self, _address: IpAddr) -> Classified { todo!() }
-    /// Whether a name is one of the cloud metadata names.
-    pub fn is_metadata_name(_name: &crate::name::Name) -> bool { todo!() }
-}
+impl Classified {
+    const fn new(class: Class, label: &'static str) -> Self {
+        Self {
+            class,
+            reach: class.reach(),
+            label,
+            embedded: None,
+        }
+    }
 
-/// Why a text is no address.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("stub")]
-pub struct AddressError;
-/// Strict dotted-quad or RFC 4291 text only (no octal, hex, short, decimal forms, zone ids, brackets).
-pub fn parse_ip(_text: &str) -> Result<IpAddr, AddressError> { todo!() }
-/// `address/len` with no host bits set; a bare address is a single-address prefix.
-pub fn parse_net(_text: &str) -> Result<IpNet, AddressError> { todo!() }
+    const fn unwrapped(self, embedded: Ipv4Addr) -> Self {
+        Self {
+            embedded: Some(embedded),
+            ..self
+        }
+    }
+}

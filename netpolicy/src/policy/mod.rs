@@ -1,4 +1,13 @@
 //! The checked meaning of one policy document.
+//!
+//! Owns: the types that decisions read ([`Policy`], [`Rule`] and their parts), sets of ports ([`ports`]), budgets and
+//! how layers narrow them ([`limits`]) and the matching of methods and paths ([`http`]).
+//!
+//! Refuses to own: text. A [`Policy`] is made by [`crate::document`], which has checked every value in it.
+
+pub mod http;
+pub mod limits;
+pub mod ports;
 
 use std::sync::Arc;
 
@@ -8,54 +17,112 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{PolicyHash, UnixSeconds};
 use crate::name::Pattern;
 
+pub use http::HttpRule;
+pub use limits::Limits;
+pub use ports::Ports;
+
 /// How much network a policy gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum NetworkMode { /// Nothing.
-    None, /// Listed destinations.
-    Domains, /// Every public destination that nothing denies.
-    Internet }
+pub enum NetworkMode {
+    /// Nothing.
+    None,
+    /// Listed destinations.
+    Domains,
+    /// Every public destination that nothing denies.
+    Internet,
+}
 
 /// What the gateway's DNS answers for a permitted name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum NamesMode { /// Synthetic addresses.
-    Leased, /// The checked upstream addresses.
-    Real }
+pub enum NamesMode {
+    /// Synthetic addresses.
+    Leased,
+    /// The checked upstream addresses.
+    Real,
+}
 
 /// Transport protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Protocol { /// TCP.
-    Tcp, /// UDP.
-    Udp }
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
 
 /// How the bytes of a flow are judged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Speaks { /// TLS with the server name of the lease (default on 443).
-    Tls, /// HTTP/1 heads, each checked (default on 80).
-    Http, /// Anything; a ClientHello or HTTP head must agree with the lease.
-    Any }
+pub enum Speaks {
+    /// TLS with the server name of the lease (default on 443).
+    Tls,
+    /// HTTP/1 heads, each checked (default on 80).
+    Http,
+    /// Anything; a ClientHello or HTTP head must agree with the lease.
+    Any,
+}
+
+impl Speaks {
+    /// What a rule without `speaks` means on a port.
+    pub fn default_for(port: u16, protocol: Protocol) -> Self {
+        match (protocol, port) {
+            (Protocol::Tcp, 443) => Self::Tls,
+            (Protocol::Tcp, 80) => Self::Http,
+            _ => Self::Any,
+        }
+    }
+
+    /// The word in policy files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Tls => "tls",
+            Self::Http => "http",
+            Self::Any => "any",
+        }
+    }
+}
+
+impl Protocol {
+    /// Both, in the order in which they are shown.
+    pub const ALL: [Self; 2] = [Self::Tcp, Self::Udp];
+
+    /// The word in policy files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+}
 
 /// Where in which file something stands.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct Place { /// File as the author knows it; presets are `preset:NAME`.
-    pub file: Arc<str>, /// Line, from 1.
-    pub line: u32, /// Column, from 1.
-    pub column: u32 }
+pub struct Place {
+    /// File as the author knows it; presets are `preset:NAME`.
+    pub file: Arc<str>,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column, from 1.
+    pub column: u32,
+}
 
-/// Ports: a set of inclusive ranges; `any` is 1-65535.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Ports(pub Vec<std::ops::RangeInclusive<u16>>);
-impl Ports { /// Membership.
-    pub fn contains(&self, port: u16) -> bool { self.0.iter().any(|r| r.contains(&port)) } }
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
 
 /// What a rule names.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Selector { /// `host:`
-    Host(Pattern), /// `cidr:`
-    Cidr(IpNet) }
+pub enum Selector {
+    /// `host:`
+    Host(Pattern),
+    /// `cidr:`
+    Cidr(IpNet),
+}
 
 /// One `allow` or `deny` entry (entries of used sets are expanded, with their own place).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,51 +145,86 @@ pub struct Rule {
     pub at: Place,
 }
 
-/// `{ methods: [...], paths: [...] }`
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HttpRule { /// Empty: any.
-    pub methods: Vec<String>, /// Empty: any.
-    pub paths: Vec<String> }
+impl Rule {
+    /// Whether the rule exists at this moment.
+    pub fn in_force(&self, now: UnixSeconds) -> bool {
+        self.until.is_none_or(|end| now < end)
+    }
+
+    /// Whether the rule speaks of this transport.
+    pub fn covers_protocol(&self, protocol: Protocol) -> bool {
+        self.protocol.is_none_or(|own| own == protocol)
+    }
+
+    /// Whether the rule is in force for this port and transport.
+    pub fn applies(&self, port: u16, protocol: Protocol, now: UnixSeconds) -> bool {
+        self.ports.contains(port) && self.covers_protocol(protocol) && self.in_force(now)
+    }
+
+    /// How the bytes of a flow to this port are judged when this rule permits it.
+    pub fn speaks_on(&self, port: u16, protocol: Protocol) -> Speaks {
+        self.speaks
+            .unwrap_or_else(|| Speaks::default_for(port, protocol))
+    }
+}
 
 /// `{ secret, host, header }`
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SecretUse { /// Its name.
-    pub secret: String, /// Where it may go.
-    pub host: Pattern, /// Header shape with `{}`.
-    pub header: String, /// Place.
-    pub at: Place }
+pub struct SecretUse {
+    /// Its name.
+    pub secret: String,
+    /// Where it may go.
+    pub host: Pattern,
+    /// Header shape with `{}`.
+    pub header: String,
+    /// Place.
+    pub at: Place,
+}
 
 /// `ingress:` entry: the gateway may open connections to this port of the sandbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct IngressRule { /// Sandbox ports.
-    pub ports: Ports, /// Place.
-    pub at: Place }
-
-/// Budgets; `None` is the gateway's default (256 flows, 50 new a second, 500 names; no byte limits).
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Limits {
-    /// Concurrent flows.
-    pub flows: Option<u32>,
-    /// New flows a second.
-    pub rate: Option<u32>,
-    /// Bytes up for the whole run.
-    pub upload: Option<u64>,
-    /// Bytes down for the whole run.
-    pub download: Option<u64>,
-    /// Bytes a second, each way.
-    pub bandwidth: Option<u64>,
-    /// Distinct names.
-    pub names: Option<u32>,
-    /// Record entries.
-    pub records: Option<u64>,
+pub struct IngressRule {
+    /// Sandbox ports.
+    pub ports: Ports,
+    /// Place.
+    pub at: Place,
 }
 
 /// What becomes of a first contact that nothing names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unknown { /// Denied.
-    Deny, /// A person is asked.
-    Ask }
+pub enum Unknown {
+    /// Denied.
+    Deny,
+    /// A person is asked.
+    Ask,
+}
+
+/// One line of a policy's `tests:` block.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Expectation {
+    /// Destination as written: `host:port` or `ip:port`, checked.
+    pub to: crate::name::Authority,
+    /// Transport.
+    pub protocol: Protocol,
+    /// Addresses that the name shall be taken to have.
+    pub resolves_to: Vec<std::net::IpAddr>,
+    /// Permitted, or denied (with which reason, if one is written).
+    pub expect: Expected,
+    /// Place.
+    pub at: Place,
+}
+
+/// What a line of `tests:` expects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expected {
+    /// `expect: permit`
+    Permit,
+    /// `expect: deny`, with `reason` if written.
+    Deny(Option<crate::reason::Reason>),
+    /// `expect: ask`
+    Ask,
+}
 
 /// One checked policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -133,6 +235,8 @@ pub struct Policy {
     pub description: String,
     /// `network:`
     pub network: NetworkMode,
+    /// Where `network:` stands: the line that denies what nothing allows.
+    pub network_at: Place,
     /// `private:`
     pub private: bool,
     /// `names:`
@@ -151,8 +255,12 @@ pub struct Policy {
     pub unknown: Unknown,
     /// `explain:`
     pub explain: bool,
+    /// `tests:`
+    pub tests: Vec<Expectation>,
     /// Features that are understood but not enforced yet; running such a policy is refused with "not enforced yet".
     pub unenforced: Vec<(String, Place)>,
+    /// `use: [packages]` stands here and the hosts of the image were not given; whoever runs the policy must give them.
+    pub needs_packages: Option<Place>,
     /// Where the document begins.
     pub at: Place,
     /// SHA-256 of the text it came from (preset text for presets).

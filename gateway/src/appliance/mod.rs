@@ -1,0 +1,222 @@
+//! Building and running one gateway.
+//!
+//! [`build`] binds everything before anything runs: locks, journal, kernel rules (sealed), networks of an earlier
+//! gateway, listeners, queue, control socket. [`Appliance::run`] then starts the tasks; doors deny until the posture
+//! machine has verified, probed and opened. A clean stop ends flows, closes the record and leaves the namespace with its
+//! networks, sealed, so that the next start adopts them. Owns no behaviour of its own, only the order of acts.
+
+mod adapters;
+mod book;
+mod build;
+mod tend;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use netpolicy::reason::Reason;
+use tokio::net::UnixListener;
+
+use crate::config::{GatewayConfig, Resolvers};
+use crate::context::Context;
+use crate::control::server;
+use crate::control::verbs::Verbs;
+use crate::kernel::{Doors, Enforcer, KernelError, Monitor};
+use crate::listen::dns::DnsSettings;
+use crate::listen::{serve_broker, serve_gate, serve_proxy, serve_tcp};
+use crate::network::registry::{ChangeError, Registry};
+use crate::posture::Posture;
+use crate::record::JournalError;
+use crate::uplink::follow::{Follower, UplinkView};
+use adapters::{DnsSocket, SynReader};
+pub use build::build;
+
+/// How long ending flows may take to write their last records.
+const ENDING: Duration = Duration::from_secs(2);
+
+/// Why a gateway cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// Another gateway has the same state directory.
+    #[error("another gateway uses {0}")]
+    Locked(PathBuf),
+    /// A file or folder.
+    #[error("{act}")]
+    Files {
+        /// What was being done.
+        act: String,
+        /// Why it failed.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The kernel part.
+    #[error("preparing the kernel")]
+    Kernel(#[from] KernelError),
+    /// Networks of before.
+    #[error("adopting networks")]
+    Adopt(#[from] ChangeError),
+}
+
+impl BuildError {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Locked(_) => "stop it, or give this one its own `gateway.state_dir`, `gateway.run_dir` and `gateway.namespace`",
+            Self::Files { .. } => "the gateway needs its state and run directories, and root",
+            Self::Journal(_) => "`sallyport record verify` says what is wrong with the journal",
+            Self::Kernel(_) => "the gateway needs root (or CAP_NET_ADMIN and CAP_SYS_ADMIN) and nf_tables in the kernel",
+            Self::Adopt(_) => "sallyport doctor",
+        }
+    }
+}
+
+/// A gateway with everything bound and nothing running.
+pub struct Appliance {
+    config: GatewayConfig,
+    ctx: Context,
+    enforcer: Enforcer,
+    registry: Arc<Registry>,
+    posture: Arc<Posture>,
+    verbs: Arc<Verbs>,
+    doors: Doors,
+    queue: Option<SynReader>,
+    monitor: Monitor,
+    follower: Follower,
+    view: tokio::sync::watch::Receiver<UplinkView>,
+    fixed: book::Fixed,
+    control: UnixListener,
+    floors: tend::Floors,
+    /// Held as long as the gateway lives.
+    lock: std::fs::File,
+}
+
+impl std::fmt::Debug for Appliance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Appliance").field("namespace", &self.config.namespace).finish_non_exhaustive()
+    }
+}
+
+/// Builds a gateway and runs it until `shutdown` is ready.
+pub async fn run(config: GatewayConfig, shutdown: impl Future<Output = ()>) -> Result<(), BuildError> {
+    build(config)?.run(shutdown).await;
+    Ok(())
+}
+
+/// Takes away everything that a gateway of this configuration leaves on the machine, except its record.
+pub fn uninstall(config: &GatewayConfig) -> Result<(), BuildError> {
+    let lock = build::lock(&config.state_dir)?;
+    let pools = build::pools(config, &build::instance(config)?);
+    Enforcer::open(build::kernel(config, &pools))?.remove()?;
+    let files = |act: String| move |source| BuildError::Files { act, source };
+    for path in [config.run_dir.join("networks"), config.control.clone()] {
+        let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+        match removed {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(files(format!("removing {}", path.display()))(error));
+            }
+            _ => {}
+        }
+    }
+    drop(lock);
+    Ok(())
+}
+
+impl Appliance {
+    /// The shared handles, for whoever runs a gateway inside its own program.
+    pub fn context(&self) -> &Context {
+        &self.ctx
+    }
+
+    /// Posture, to wait for and to show.
+    pub fn posture(&self) -> &Arc<Posture> {
+        &self.posture
+    }
+
+    /// Runs until `shutdown` is ready, then stops cleanly.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let Self { config, ctx, enforcer, registry, posture, verbs, doors, queue, monitor, follower, view, fixed, control, floors, lock } =
+            self;
+        let tasks = ctx.tasks.clone();
+        tasks.spawn("journal", ctx.journal.clone().keep());
+        tend::resolvers(&ctx, &config);
+        tend::uplink(&ctx, &posture, follower);
+        tasks.spawn("address book", book::follow(fixed, view, ctx.resolver.nat64(), registry.clone()));
+        tend::monitor(&ctx, &posture, monitor);
+        serve(&ctx, &registry, doors, queue);
+        tasks.spawn("housekeeping", tend::house(registry.clone(), posture.clone(), floors));
+        let probe = verbs.selftest.clone();
+        tasks.spawn("posture", posture.clone().keep(registry.clone(), Arc::new(move || probe.quick())));
+        tasks.spawn("control", server::serve(verbs, control));
+        tracing::info!(control = %config.control.display(), namespace = %config.namespace, "the gateway runs");
+        shutdown.await;
+        stop(&config, &ctx, &registry, &posture, &enforcer).await;
+        drop(lock);
+    }
+}
+
+/// Opens the doors: they deny until the posture opens.
+fn serve(ctx: &Context, registry: &Arc<Registry>, doors: Doors, queue: Option<SynReader>) {
+    let gate = queue.map(|queue| serve_gate(ctx, queue));
+    for listener in doors.tcp {
+        serve_tcp(ctx, listener, gate.clone());
+    }
+    for listener in doors.proxy {
+        serve_proxy(ctx, listener);
+    }
+    for listener in doors.broker {
+        serve_broker(ctx, listener);
+    }
+    let settings = DnsSettings {
+        service_v4: registry.pools().service_v4(),
+        service_v6: registry.pools().service_v6(),
+        paces: crate::resolve::leases::Paces::default(),
+    };
+    let sockets: std::io::Result<Vec<DnsSocket>> = doors.dns_udp.into_iter().map(DnsSocket::new).collect();
+    let served = sockets.and_then(|sockets| crate::listen::dns::serve_dns(ctx, settings, sockets, doors.dns_tcp.into()));
+    if let Err(error) = served {
+        // Without DNS names cannot be leased; nothing opens that was closed.
+        tracing::error!(%error, "the DNS door could not be opened");
+    }
+}
+
+/// Doors first, then flows with their last records, then tasks, then the journal.
+async fn stop(config: &GatewayConfig, ctx: &Context, registry: &Arc<Registry>, posture: &Arc<Posture>, enforcer: &Enforcer) {
+    let sealing = posture.clone();
+    let sealed = tokio::task::spawn_blocking(move || {
+        sealing.hold(crate::posture::Cause::new("the gateway is stopping", "start it again"));
+    });
+    if sealed.await.is_err() {
+        tracing::error!("sealing at the end failed; the kernel keeps the rules it has, and nothing answers them");
+    }
+    let networks = ctx.networks.all();
+    for network in &networks {
+        network.flows.end_all(Reason::GatewaySealed);
+    }
+    let ended = async {
+        while networks.iter().any(|n| !n.flows.all().is_empty()) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    if tokio::time::timeout(ENDING, ended).await.is_err() {
+        tracing::warn!("some flows did not end in time; their close records are missing");
+    }
+    ctx.tasks.shut_down().await;
+    registry.persist();
+    if let Err(error) = ctx.journal.close() {
+        tracing::error!(%error, "the journal could not be closed");
+    }
+    if let Err(error) = std::fs::remove_file(&config.control) {
+        tracing::debug!(%error, "the control socket was gone already");
+    }
+    tracing::info!(namespace = %enforcer.config().name, "the gateway has stopped; its networks stay, sealed");
+}
+
+/// Whether the system's resolvers are followed.
+fn follows_system(config: &GatewayConfig) -> bool {
+    config.resolvers == Resolvers::System
+}

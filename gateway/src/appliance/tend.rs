@@ -1,0 +1,159 @@
+//! Tasks that keep a running gateway in step: resolvers, uplink, foreign changes, floors, budgets.
+//!
+//! A critical task that ends early seals the gateway: nobody would notice what it was watching for.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::build::RESOLV_CONF;
+use super::{BuildError, follows_system};
+use crate::config::GatewayConfig;
+use crate::context::Context;
+use crate::kernel::Monitor;
+use crate::network::registry::Registry;
+use crate::posture::{Cause, Posture};
+use crate::uplink::follow::Follower;
+
+/// Budgets used are written down this often: what a crash may forget.
+const PERSIST: Duration = Duration::from_secs(1);
+/// NAT64 prefixes are learnt again this often (RFC 7050 says at least when the TTL ends; networks change seldom).
+const NAT64: Duration = Duration::from_secs(300);
+/// Live flows are decided again for this long after something changed: as long as a dial may take.
+const SWEEP: Duration = Duration::from_secs(35);
+
+/// Follows the resolvers, and learns NAT64 prefixes through them.
+pub fn resolvers(ctx: &Context, config: &GatewayConfig) {
+    if follows_system(config) {
+        ctx.resolver.follow_system(RESOLV_CONF.into(), &ctx.tasks);
+    }
+    let resolver = ctx.resolver.clone();
+    ctx.tasks.spawn("nat64", async move {
+        loop {
+            if let Err(error) = resolver.learn_nat64().await {
+                tracing::debug!(error = &error as &dyn std::error::Error, "learning NAT64 prefixes failed");
+            }
+            tokio::time::sleep(NAT64).await;
+        }
+    });
+}
+
+/// Follows addresses and routes of the uplink.
+pub fn uplink(ctx: &Context, posture: &Arc<Posture>, follower: Follower) {
+    let posture = posture.clone();
+    ctx.tasks.spawn("uplink", async move {
+        if let Err(error) = follower.run().await {
+            let text = format!("the uplink can no longer be followed: {}", crate::control::problems::chain(&error));
+            hold(posture, Cause::new(text, "restart the gateway")).await;
+        }
+    });
+}
+
+/// Wakes the posture machine when somebody else changes the gateway namespace.
+pub fn monitor(ctx: &Context, posture: &Arc<Posture>, monitor: Monitor) {
+    let posture = posture.clone();
+    ctx.tasks.spawn("monitor", async move {
+        let Err(error) = watch(&monitor, &posture).await;
+        let text = format!("changes of the gateway namespace can no longer be watched: {error}");
+        hold(posture, Cause::new(text, "restart the gateway")).await;
+    });
+}
+
+async fn watch(monitor: &Monitor, posture: &Posture) -> io::Result<std::convert::Infallible> {
+    loop {
+        let changes = monitor.changed().await?;
+        tracing::warn!(?changes, "somebody else changed the gateway namespace");
+        posture.wake();
+    }
+}
+
+async fn hold(posture: Arc<Posture>, cause: Cause) {
+    // Sealing blocks for milliseconds; if the runtime is ending there is nothing left to seal.
+    let _ = tokio::task::spawn_blocking(move || posture.hold(cause)).await;
+}
+
+/// Floors: read at the start, looked at again each second; networks of before wait for them.
+#[derive(Debug)]
+pub struct Floors {
+    adopted: bool,
+    broken: bool,
+}
+
+impl Floors {
+    /// Reads the floors and adopts networks of before; with a broken floor both wait, sealed.
+    pub fn begin(registry: &Registry, posture: &Posture) -> Result<Self, BuildError> {
+        let mut floors = Self { adopted: false, broken: false };
+        match registry.reload_floors() {
+            Ok(_) => floors.adopt(registry)?,
+            Err(error) => {
+                floors.broken = true;
+                posture.hold(Cause::new(crate::control::problems::chain(&error), error.hint()));
+            }
+        }
+        Ok(floors)
+    }
+
+    fn adopt(&mut self, registry: &Registry) -> Result<(), BuildError> {
+        let count = registry.adopt()?;
+        if count > 0 {
+            tracing::info!(count, "networks of an earlier gateway were adopted");
+        }
+        self.adopted = true;
+        Ok(())
+    }
+
+    /// Looks again; says whether flows must be decided again.
+    fn look(&mut self, registry: &Arc<Registry>, posture: &Posture) -> bool {
+        match registry.reload_floors() {
+            Err(error) => {
+                if !std::mem::replace(&mut self.broken, true) {
+                    posture.hold(Cause::new(crate::control::problems::chain(&error), error.hint()));
+                }
+                false
+            }
+            Ok(changed) => {
+                if changed && self.adopted {
+                    registry.recompose();
+                }
+                if !self.adopted
+                    && let Err(error) = self.adopt(registry)
+                {
+                    tracing::error!(error = &error as &dyn std::error::Error, "networks of an earlier gateway could not be adopted");
+                    return false;
+                }
+                if std::mem::take(&mut self.broken) {
+                    posture.release();
+                }
+                changed
+            }
+        }
+    }
+}
+
+/// Each second: budgets, floors, and flows that were being opened while something changed.
+pub async fn house(registry: Arc<Registry>, posture: Arc<Posture>, mut floors: Floors) {
+    let mut tick = tokio::time::interval(PERSIST);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut sweeping_until = Instant::now();
+    let mut book = registry.book();
+    loop {
+        tick.tick().await;
+        let (registry_, posture_) = (registry.clone(), posture.clone());
+        let sweep = Instant::now() < sweeping_until;
+        let work = tokio::task::spawn_blocking(move || {
+            registry_.persist();
+            let changed = floors.look(&registry_, &posture_);
+            if sweep {
+                registry_.sweep();
+            }
+            (floors, changed)
+        });
+        let Ok((back, changed)) = work.await else { return };
+        floors = back;
+        let now = registry.book();
+        if changed || !Arc::ptr_eq(&now, &book) {
+            book = now;
+            sweeping_until = Instant::now() + SWEEP;
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! What networks and flows live through: policies replaced, networks ended, gateways killed, rules flushed.
+
+use std::io::Write;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::lab::*;
+use crate::config::GatewayConfig;
+use crate::record::{Entry, Line};
+
+fn records(lab: &Lab) -> Vec<Line> {
+    lab.block(async |c| {
+        let mut lines = c.records(0).await.unwrap();
+        let mut all = Vec::new();
+        while let Some(line) = lines.next().await.unwrap() {
+            all.push(line);
+        }
+        all
+    })
+}
+
+#[test]
+fn what_no_rule_names_is_refused_and_what_one_names_is_reached_and_recorded() {
+    let lab = Lab::started();
+    let sandbox = lab.attach(&far_only());
+    let refused = sandbox.echoes(ELSEWHERE).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    let stream = sandbox.echoes(FAR).unwrap();
+    let flows = lab.block(async |c| c.flows(Some(&sandbox.view.id)).await.unwrap());
+    assert_eq!((flows.len(), flows[0].up, flows[0].upstream.to_string()), (1, 5, format!("{FAR}:7")));
+    assert!(flows[0].rule.as_ref().is_some_and(|at| &*at.file == "job.yaml" && at.line == 4));
+    drop(stream);
+    eventually("the flow's end", || lab.block(async |c| c.flows(None).await.unwrap()).is_empty().then_some(()));
+    let records = records(&lab);
+    let denials = records.iter().filter(|l| matches!(&l.entry, Entry::Denial(d) if d.subject.address == Some(ELSEWHERE.parse().unwrap()))).count();
+    let closes = records.iter().filter(|l| matches!(&l.entry, Entry::Close(c) if c.up == 5 && c.down == 5)).count();
+    assert_eq!((denials, closes), (1, 1));
+}
+
+#[test]
+fn a_tightened_policy_cuts_what_it_forbids_within_two_seconds_and_keeps_what_it_permits() {
+    let lab = Lab::started();
+    let both = format!("policy: both\nnetwork: domains\nallow:\n  - cidr: {FAR}/32\n    ports: [7]\n  - cidr: {ELSEWHERE}/32\n    ports: [7]\n");
+    let sandbox = lab.attach(&both);
+    let (kept, cut) = (sandbox.echoes(FAR).unwrap(), sandbox.echoes(ELSEWHERE).unwrap());
+    let began = Instant::now();
+    let replaced = lab.block(async |c| c.replace_policy(&sandbox.view.id, &document(&far_only())).await.unwrap());
+    assert_eq!((replaced.generation.0, replaced.cut), (2, 1));
+    assert_ne!(replaced.policy, sandbox.view.policy);
+    assert_eq!(sandbox.echoes(ELSEWHERE).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+    eventually("the cut", || is_over(&cut).then_some(()));
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(!is_over(&kept));
+    let ends: Vec<String> = records(&lab).into_iter().filter_map(|l| if let Entry::Close(c) = l.entry { Some(c.end) } else { None }).collect();
+    assert_eq!(ends, ["policy_superseded"]);
+}
+
+#[test]
+fn a_broken_replacement_changes_nothing() {
+    let lab = Lab::started();
+    let sandbox = lab.attach(&far_only());
+    let stream = sandbox.echoes(FAR).unwrap();
+    for text in ["policy: x\nnetwork: all\n", "", "policy: x\nnetwork: domains\nunknown: ask\n"] {
+        let error = lab.block(async |c| c.replace_policy(&sandbox.view.id, &document(text)).await.unwrap_err());
+        assert_eq!(error.problem().unwrap().status, 422, "{error}");
+    }
+    let view = lab.block(async |c| c.network(&sandbox.view.id).await.unwrap());
+    assert_eq!((view.policy, view.generation), (sandbox.view.policy, sandbox.view.generation));
+    assert!(!is_over(&stream));
+    sandbox.echoes(FAR).unwrap();
+}
+
+#[test]
+fn a_hundred_replacements_never_let_a_denied_flow_through() {
+    let lab = Lab::started();
+    let sandbox = lab.attach(&far_only());
+    let policies = [document(&far_only()), document(&far_only().replace("policy: far", "policy: again"))];
+    lab.block(async |c| {
+        for round in 0..100 {
+            c.replace_policy(&sandbox.view.id, &policies[round % 2]).await.unwrap();
+            if round % 10 == 0 {
+                assert!(sandbox.connects(ELSEWHERE, Duration::from_secs(5)).is_err());
+            }
+        }
+    });
+    assert_eq!(lab.connections.load(Ordering::Relaxed), 0);
+    sandbox.echoes(FAR).unwrap();
+    let view = lab.block(async |c| c.network(&sandbox.view.id).await.unwrap());
+    assert_eq!(view.generation.0, 101);
+}
+
+#[test]
+fn an_upload_ends_with_its_network() {
+    let lab = Lab::started();
+    let sandbox = lab.attach(&far_only());
+    let mut stream = sandbox.echoes(FAR).unwrap();
+    let began = Instant::now();
+    lab.block(async |c| c.detach(&sandbox.view.id).await.unwrap());
+    eventually("the end of the upload", || stream.write_all(&[1; 1024]).err());
+    assert!(began.elapsed() < Duration::from_secs(2));
+    assert!(lab.block(async |c| c.networks().await.unwrap()).is_empty());
+    let after = lab.arrived.load(Ordering::Relaxed);
+    assert!(sandbox.connects(FAR, Duration::from_millis(300)).is_err());
+    assert_eq!(lab.arrived.load(Ordering::Relaxed), after);
+}
+
+#[test]
+fn nothing_passes_while_the_gateway_is_dead_and_a_new_one_adopts_its_networks() {
+    let lab = Lab::started();
+    let sandbox = lab.attach(&far_only());
+    let old = sandbox.echoes(FAR).unwrap();
+    eventually("the budget on disk", || {
+        let state = std::fs::read_to_string(lab.config().run_dir.join(format!("networks/{}/state.json", sandbox.view.id))).unwrap();
+        state.contains("\"upload\":5").then_some(())
+    });
+    lab.kill();
+    let connections = lab.connections.load(Ordering::Relaxed);
+    assert!(sandbox.connects(FAR, Duration::from_millis(300)).is_err());
+    assert!(sandbox.connects(ELSEWHERE, Duration::from_millis(300)).is_err());
+    assert_eq!(lab.connections.load(Ordering::Relaxed), connections);
+    lab.start(lab.config());
+    let view = lab.block(async |c| c.network(&sandbox.view.id).await.unwrap());
+    assert_eq!((view.v4, view.policy, view.used.upload), (sandbox.view.v4, sandbox.view.policy, 5));
+    eventually("the reset of the old flow", || is_over(&old).then_some(()));
+    assert!(sandbox.echoes(ELSEWHERE).is_err());
+    sandbox.echoes(FAR).unwrap();
+    let changes: Vec<String> = records(&lab).into_iter().filter_map(|l| if let Entry::Network(n) = l.entry { (n.network == sandbox.view.id).then_some(n.change) } else { None }).collect();
+    assert_eq!(changes, ["attached", "adopted"]);
+}
+
+#[test]
+fn a_clean_stop_records_the_end_of_every_flow_and_leaves_no_gap() {
+    let lab = Lab::started();
+    let sandbox = lab.attach(&far_only());
+    let _stream = sandbox.echoes(FAR).unwrap();
+    lab.stop();
+    let report = crate::record::verify(&lab.config().journal.dir).unwrap();
+    assert!(report.ok() && report.gaps.is_empty(), "{report:?}");
+    lab.start(lab.config());
+    sandbox.echoes(FAR).unwrap();
+    let ends: Vec<String> = records(&lab).into_iter().filter_map(|l| if let Entry::Close(c) = l.entry { Some(c.end) } else { None }).collect();
+    assert_eq!(ends[0], "gateway_sealed");
+}
+
+#[test]
+fn state_without_a_link_and_a_link_without_state_are_both_removed() {
+    let lab = Lab::started();
+    let (lost, strange, whole) = (lab.attach(&far_only()), lab.attach(&far_only()), lab.attach(&far_only()));
+    lab.kill();
+    let link = |id| crate::network::allot::link_name(id);
+    lab.in_gateway(&format!("ip link del {}", link(&lost.view.id)));
+    std::fs::remove_dir_all(lab.config().run_dir.join(format!("networks/{}", strange.view.id))).unwrap();
+    lab.start(lab.config());
+    let left: Vec<_> = lab.block(async |c| c.networks().await.unwrap()).into_iter().map(|n| n.id).collect();
+    assert_eq!(left, [whole.view.id.clone()]);
+    whole.echoes(FAR).unwrap();
+    assert!(strange.connects(FAR, Duration::from_millis(300)).is_err());
+}
+
+#[test]
+fn flushed_rules_seal_are_repaired_and_let_nothing_out_meanwhile() {
+    let lab = Lab::started();
+    let sandbox = lab.attach(&far_only());
+    let before = lab.block(async |c| c.posture().await.unwrap());
+    assert_eq!((before.state.as_str(), before.label.as_str()), ("enforcing", "Private networks blocked"));
+    lab.in_gateway("nft flush ruleset");
+    let after = eventually("the next generation", || {
+        assert!(sandbox.connects(ELSEWHERE, Duration::from_millis(100)).is_err());
+        lab.block(async |c| c.posture().await.ok()).filter(|p| p.state == "enforcing" && p.generation > before.generation)
+    });
+    assert!(after.cause.is_none());
+    sandbox.echoes(FAR).unwrap();
+    let sealed = records(&lab).iter().filter(|l| matches!(&l.entry, Entry::Posture { state, cause, .. } if state == "Not enforced" && !cause.is_empty())).count();
+    assert!(sealed >= 1);
+}
+
+#[test]
+fn a_network_whose_link_is_deleted_is_gone_and_the_others_live_on() {
+    let lab = Lab::started();
+    let (lost, kept) = (lab.attach(&far_only()), lab.attach(&far_only()));
+    lab.in_gateway(&format!("ip link del {}", crate::network::allot::link_name(&lost.view.id)));
+    eventually("the loss to be noticed", || lab.block(async |c| c.network(&lost.view.id).await).err());
+    eventually("an enforcing gateway", || lab.block(async |c| c.health().await).ok().filter(|h| h.open));
+    kept.echoes(FAR).unwrap();
+}
+
+#[test]
+fn a_broken_floor_seals_and_a_repaired_one_opens() {
+    let lab = Lab::new();
+    let floor = lab.dir.path().join("floor.yaml");
+    write(&floor, "policy: floor\nnetwork: nonsense\n");
+    let mut config: GatewayConfig = lab.config();
+    config.floors.instance = Some(floor.clone());
+    lab.try_start(config).unwrap();
+    let posture = lab.block(async |c| c.posture().await.unwrap());
+    assert_eq!((posture.state.as_str(), posture.label.as_str()), ("sealed", "Not enforced"));
+    let refused = lab.try_attach(request(&far_only())).err().unwrap();
+    assert_eq!(refused.problem().unwrap().code, "sealed");
+    assert!(refused.problem().unwrap().message.contains("floor.yaml"), "{refused}");
+    write(&floor, "policy: floor\nnetwork: internet\n");
+    eventually("an enforcing gateway", || lab.block(async |c| c.health().await).ok().filter(|h| h.open));
+    let sandbox = lab.attach(&far_only());
+    sandbox.echoes(FAR).unwrap();
+    // A floor that is tightened under a running network narrows it.
+    write(&floor, "policy: floor\nnetwork: none\n");
+    eventually("the narrower floor", || sandbox.connects(FAR, Duration::from_secs(1)).err());
+    write(&floor, "not a policy");
+    eventually("the seal", || lab.block(async |c| c.posture().await.ok()).filter(|p| p.state == "sealed"));
+}
+
+#[test]
+fn an_address_that_the_machine_gets_becomes_the_host_for_live_networks_too() {
+    let lab = Lab::started();
+    let sandbox = lab.attach("policy: open\nnetwork: internet\n");
+    let stream = sandbox.echoes(FAR).unwrap();
+    ip(&format!("-n {}u addr add {FAR}/32 dev lo", lab.name));
+    eventually("the cut", || is_over(&stream).then_some(()));
+    let denied = eventually("the denial", || sandbox.connects(FAR, Duration::from_secs(1)).err());
+    assert_eq!(denied.kind(), std::io::ErrorKind::ConnectionRefused);
+    ip(&format!("-n {}u addr del {FAR}/32 dev lo", lab.name));
+    eventually("the way back", || sandbox.echoes(FAR).ok());
+}
+
+#[test]
+fn the_selftest_passes_on_a_sound_gateway() {
+    let lab = Lab::started();
+    let report = lab.block(async |c| c.selftest().await.unwrap());
+    let failed: Vec<_> = report.probes.iter().filter(|p| !p.passed).collect();
+    assert!(report.passed(), "{failed:#?}");
+    assert!(report.probes.len() >= 13, "{}", report.probes.len());
+    assert!(lab.block(async |c| c.networks().await.unwrap()).is_empty());
+}
+
+#[test]
+fn uninstalling_leaves_nothing_behind() {
+    let lab = Lab::started();
+    let _sandbox = lab.attach(&far_only());
+    lab.stop();
+    let namespace = std::path::PathBuf::from("/run/netns").join(&lab.config().namespace);
+    assert!(namespace.exists());
+    crate::appliance::uninstall(&lab.config()).unwrap();
+    assert!(!namespace.exists() && !lab.config().run_dir.join("networks").exists() && !lab.socket().exists());
+}
+
+#[test]
+fn a_second_gateway_on_the_same_state_is_refused() {
+    let lab = Lab::started();
+    let error = lab.try_start(lab.config()).unwrap_err();
+    assert!(matches!(error, crate::appliance::BuildError::Locked(_)), "{error}");
+}

@@ -1,0 +1,5 @@
+//! A whole gateway in namespaces of its own: attach, replace, detach, restart, tampering, floors, control.
+
+mod control;
+mod lab;
+mod life;

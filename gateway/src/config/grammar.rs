@@ -1,0 +1,317 @@
+//! The keys of the `gateway` section, as tables.
+
+use netpolicy::document::shape::{Bond, Field, Format, Kind, Lexis, Need, Shape};
+use netpolicy::document::values::SIZE;
+
+use Need::Optional;
+
+const fn field(key: &'static str, kind: Kind, help: &'static str) -> Field {
+    Field {
+        key,
+        kind,
+        need: Optional,
+        help,
+    }
+}
+
+/// The `gateway` section.
+pub static GATEWAY: Shape = Shape {
+    what: "the gateway section",
+    fields: &[
+        field(
+            "namespace",
+            Kind::Text(&NAMESPACE),
+            "Name of the gateway's own network namespace. Default sallyport.",
+        ),
+        field(
+            "control",
+            Kind::Text(&SOCKET),
+            "The control socket. Default /run/sallyport/control.sock.",
+        ),
+        field(
+            "control_users",
+            Kind::Object(&USERS),
+            "Users of the control socket beside root, by what they may do.",
+        ),
+        field(
+            "state_dir",
+            Kind::Text(&FOLDER),
+            "Journal, keys and the instance's prefix. Default /var/lib/sallyport.",
+        ),
+        field(
+            "run_dir",
+            Kind::Text(&FOLDER),
+            "State of live networks; a tmpfs. Default /run/sallyport.",
+        ),
+        field("pools", Kind::Object(&POOLS), "Address pools."),
+        field(
+            "resolvers",
+            RESOLVERS,
+            "Upstream DNS servers: a list, or default and domains. Without it the system's.",
+        ),
+        field(
+            "host_addresses",
+            Kind::List {
+                of: &Kind::Text(&ADDRESS),
+                min: 0,
+            },
+            "Further addresses of this machine, such as those behind 1:1 NAT.",
+        ),
+        field(
+            "local_networks",
+            Kind::List {
+                of: &Kind::Text(&PREFIX),
+                min: 0,
+            },
+            "Further private networks; those on link or routed are found by themselves.",
+        ),
+        field(
+            "metadata",
+            Kind::List {
+                of: &Kind::Text(&PREFIX),
+                min: 0,
+            },
+            "Further metadata services, which nothing reaches.",
+        ),
+        field(
+            "egress_filter",
+            Kind::Word(&["required", "auto", "off"]),
+            "What runs on a host without enforcement. Default required.",
+        ),
+        field(
+            "enforcement",
+            Kind::Word(&["auto", "nftables", "iptables"]),
+            "Which kernel rules. Default auto.",
+        ),
+        field(
+            "uplink",
+            Kind::Word(&["host", "this"]),
+            "host: refuse to enforce outside the machine's network namespace; this: the namespace it is started in is meant. Default host.",
+        ),
+        field(
+            "instance_floor",
+            Kind::Text(&PATH),
+            "A policy that narrows every network.",
+        ),
+        field(
+            "workspace_floors",
+            Kind::Text(&PATH),
+            "Folder of policies, WORKSPACE.yaml each, that narrow the networks of one workspace.",
+        ),
+        field(
+            "own_listeners",
+            Kind::Object(&OWN),
+            "Sallyport's own ports and names, which no policy opens.",
+        ),
+        field(
+            "journal",
+            Kind::Object(&JOURNAL),
+            "How much of the record is kept, and where its head is anchored.",
+        ),
+    ],
+    bonds: &[],
+};
+
+static USERS: Shape = Shape {
+    what: "control_users",
+    fields: &[
+        field(
+            "observe",
+            UIDS,
+            "May look at networks, flows, records and posture.",
+        ),
+        field(
+            "attach",
+            UIDS,
+            "May also attach and detach networks and replace their policies.",
+        ),
+        field("operate", UIDS, "May also run the selftest."),
+    ],
+    bonds: &[],
+};
+
+const UIDS: Kind = Kind::List {
+    of: &Kind::Either {
+        of: &[
+            Kind::Whole {
+                min: 0,
+                max: 4_294_967_294,
+            },
+            Kind::Text(&USER),
+        ],
+        expected: "a user's number or name",
+    },
+    min: 0,
+};
+
+static POOLS: Shape = Shape {
+    what: "pools",
+    fields: &[
+        field(
+            "sandboxes",
+            Kind::Text(&PREFIX),
+            "IPv4 addresses of sandboxes. Default 198.18.0.0/16.",
+        ),
+        field(
+            "leases",
+            Kind::Text(&PREFIX),
+            "IPv4 addresses that stand for names. Default 198.19.0.0/16.",
+        ),
+        field(
+            "ula",
+            Kind::Text(&PREFIX),
+            "IPv6 prefix (/48 of fd00::/8). Default: made at install.",
+        ),
+    ],
+    bonds: &[],
+};
+
+const RESOLVERS: Kind = Kind::Either {
+    of: &[
+        Kind::List {
+            of: &Kind::Text(&SERVER),
+            min: 1,
+        },
+        Kind::Object(&SPLIT),
+    ],
+    expected: "a list of servers, or a mapping with default and domains",
+};
+
+static SPLIT: Shape = Shape {
+    what: "resolvers",
+    fields: &[
+        field(
+            "default",
+            Kind::List {
+                of: &Kind::Text(&SERVER),
+                min: 1,
+            },
+            "Servers of every other name.",
+        ),
+        field(
+            "domains",
+            Kind::Named {
+                keys: &DOMAIN,
+                of: &Kind::List {
+                    of: &Kind::Text(&SERVER),
+                    min: 1,
+                },
+            },
+            "Servers of names at or below a domain; the longest domain wins.",
+        ),
+    ],
+    bonds: &[Bond::Needs("domains", "default")],
+};
+
+static OWN: Shape = Shape {
+    what: "own_listeners",
+    fields: &[
+        field(
+            "ports",
+            Kind::List {
+                of: &Kind::Whole {
+                    min: 1,
+                    max: 65_535,
+                },
+                min: 0,
+            },
+            "Closed on every address of this machine.",
+        ),
+        field(
+            "names",
+            Kind::List {
+                of: &Kind::Text(&DOMAIN),
+                min: 0,
+            },
+            "The console's own name and names of ingresses.",
+        ),
+    ],
+    bonds: &[],
+};
+
+static JOURNAL: Shape = Shape {
+    what: "journal",
+    fields: &[
+        field(
+            "days",
+            Kind::Whole {
+                min: 1,
+                max: 36_500,
+            },
+            "Older segments are removed. Default 30.",
+        ),
+        field(
+            "size",
+            Kind::Text(&SIZE),
+            "The oldest segments above this are removed. Default 10GiB.",
+        ),
+        field(
+            "segment",
+            Kind::Text(&SIZE),
+            "Length of a segment. Default 64MiB.",
+        ),
+        field(
+            "anchors",
+            Kind::Text(&PATH),
+            "Where the signed head is anchored each minute; best on another disk. Default STATE_DIR/anchors.jsonl.",
+        ),
+    ],
+    bonds: &[],
+};
+
+static NAMESPACE: Format = Format {
+    expected: "a name of 1 to 64 letters, digits, '.', '_' and '-' that starts with a letter or digit",
+    pattern: Some("^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"),
+    fits: |text| {
+        (1..=64).contains(&text.len())
+            && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+    },
+    lexis: Lexis::Anything,
+};
+
+static PATH: Format = Format {
+    expected: "an absolute path without '..'",
+    pattern: Some("^/"),
+    fits: is_path,
+    lexis: Lexis::Words,
+};
+
+static FOLDER: Format = Format {
+    expected: "an absolute folder without '..'",
+    pattern: Some("^/."),
+    fits: |text| is_path(text) && text != "/",
+    lexis: Lexis::Words,
+};
+
+/// `sun_path` of unix(7) has 108 bytes, the last one is NUL.
+static SOCKET: Format = Format {
+    expected: "an absolute path of at most 107 bytes",
+    pattern: Some("^/.{1,106}$"),
+    fits: |text| is_path(text) && text.len() <= 107 && !text.ends_with('/'),
+    lexis: Lexis::Words,
+};
+
+fn is_path(text: &str) -> bool {
+    text.starts_with('/') && !text.contains('\0') && text.split('/').all(|part| part != "..")
+}
+
+/// What these leave to the reader is checked there, with the reasons that names and addresses know.
+const fn anything(expected: &'static str) -> Format {
+    Format {
+        expected,
+        pattern: None,
+        fits: |text| !text.is_empty(),
+        lexis: Lexis::Words,
+    }
+}
+
+static ADDRESS: Format = anything("an address such as 203.0.113.7");
+static PREFIX: Format = anything("a prefix such as 10.20.0.0/16");
+static SERVER: Format = anything(
+    "an address such as 192.0.2.53, or with a port as 192.0.2.53:5353 or [2001:db8::53]:5353",
+);
+static DOMAIN: Format = anything("a domain such as corp.example");
+static USER: Format = anything("a user's name");

@@ -1,0 +1,170 @@
+//! Configuration of the gateway: the `gateway:` section of the one file, checked whole, every mistake at once.
+//!
+//! Owns: what the settings mean and their defaults, each with its reason. The rows of [`grammar`] give checker and JSON
+//! Schema alike. Refuses to own: reading the file and its other sections. A setting that is understood and not enforced
+//! yet is a mistake with that word, never ignored.
+
+mod grammar;
+mod read;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use netpolicy::decide::OwnListeners;
+use netpolicy::document::tree::{self, Node};
+use netpolicy::document::{Mistake, Mistakes, json_schema, shape};
+
+use crate::policy::FloorFiles;
+use crate::record::JournalConfig;
+use crate::resolve::Upstreams;
+pub use grammar::GATEWAY as SHAPE;
+
+/// Whose network namespace the uplink is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Uplink {
+    /// The machine's; the gateway refuses to enforce elsewhere, because a container's namespace is usually a mistake.
+    Host,
+    /// The one that the gateway was started in, whatever it is.
+    This,
+}
+
+/// Which servers answer look-ups.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Resolvers {
+    /// Those of `/etc/resolv.conf`, followed when it changes.
+    System,
+    /// These.
+    Fixed(Upstreams),
+}
+
+/// Address pools.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PoolsConfig {
+    /// Sandboxes.
+    pub sandboxes: Ipv4Net,
+    /// Synthetic addresses of names.
+    pub leases: Ipv4Net,
+    /// Unique local prefix (/48); `None`: the one made at install.
+    pub ula: Option<Ipv6Net>,
+}
+
+/// Users of the control socket beside root, by what they may do. Each group includes the ones above it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ControlUsers {
+    /// May look: networks, flows, records, posture, rules.
+    pub observe: BTreeSet<u32>,
+    /// May attach, detach, replace policies, open ingress (a runner).
+    pub attach: BTreeSet<u32>,
+    /// May run the selftest.
+    pub operate: BTreeSet<u32>,
+}
+
+/// Checked settings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GatewayConfig {
+    /// Name of the gateway's own namespace.
+    pub namespace: String,
+    /// Control socket.
+    pub control: PathBuf,
+    /// What must survive a reboot: journal, keys, the instance's prefix.
+    pub state_dir: PathBuf,
+    /// What lives as long as the links: state of networks.
+    pub run_dir: PathBuf,
+    /// Address pools.
+    pub pools: PoolsConfig,
+    /// Upstream resolvers.
+    pub resolvers: Resolvers,
+    /// Further addresses of the machine (1:1 NAT).
+    pub host_addresses: Vec<IpAddr>,
+    /// Further private networks.
+    pub local_networks: Vec<IpNet>,
+    /// Further metadata addresses.
+    pub metadata: Vec<IpNet>,
+    /// Uplink.
+    pub uplink: Uplink,
+    /// Floors.
+    pub floors: FloorFiles,
+    /// Users of the control socket.
+    pub control_users: ControlUsers,
+    /// Sallyport's own listeners.
+    pub own: OwnListeners,
+    /// The journal.
+    pub journal: JournalConfig,
+}
+
+impl Default for GatewayConfig {
+    fn default() -> Self {
+        let state_dir = PathBuf::from("/var/lib/sallyport");
+        Self {
+            // Where `ip netns` looks, so that an operator can enter it by a name that says what it is.
+            namespace: "sallyport".to_owned(),
+            control: "/run/sallyport/control.sock".into(),
+            run_dir: "/run/sallyport".into(),
+            pools: PoolsConfig {
+                // RFC 2544 benchmarking space: nobody routes it, so it collides with no LAN and no VPN.
+                sandboxes: net4([198, 18, 0, 0]),
+                leases: net4([198, 19, 0, 0]),
+                ula: None,
+            },
+            resolvers: Resolvers::System,
+            host_addresses: Vec::new(),
+            local_networks: Vec::new(),
+            metadata: Vec::new(),
+            uplink: Uplink::Host,
+            floors: FloorFiles::default(),
+            control_users: ControlUsers::default(),
+            own: OwnListeners::default(),
+            journal: JournalConfig::under(&state_dir),
+            state_dir,
+        }
+    }
+}
+
+fn net4(octets: [u8; 4]) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::from(octets), 16)
+}
+
+impl GatewayConfig {
+    /// The defaults under other folders: for a gateway that a user starts for one run, and for tests.
+    pub fn under(state_dir: &Path, run_dir: &Path) -> Self {
+        Self {
+            control: run_dir.join("control.sock"),
+            run_dir: run_dir.to_owned(),
+            journal: JournalConfig::under(state_dir),
+            state_dir: state_dir.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Reads the `gateway` section of a configuration file; `None` if there were mistakes (they are noted).
+    pub fn read(section: Option<&Node>, mistakes: &mut Mistakes) -> Option<Self> {
+        let Some(section) = section else {
+            return Some(Self::default());
+        };
+        let before = mistakes.count();
+        shape::check(section, &SHAPE, mistakes);
+        let config = read::config(section, mistakes);
+        (mistakes.count() == before).then_some(config)
+    }
+
+    /// Reads a whole file of which only the `gateway` section is ours; other sections are theirs who own them.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Vec<Mistake>> {
+        let mut mistakes = Mistakes::new(file);
+        let root = tree::read(text, &mut mistakes);
+        let config = root.and_then(|root| Self::read(root.field("gateway"), &mut mistakes));
+        mistakes.finish(config)
+    }
+}
+
+/// JSON Schema of the section.
+pub fn schema() -> serde_json::Value {
+    json_schema(
+        &SHAPE,
+        "Sallyport gateway",
+        "The `gateway` section of Sallyport's configuration.",
+    )
+}

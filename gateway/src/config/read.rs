@@ -1,0 +1,284 @@
+//! From the checked tree to values. What does not fit its shape was reported before and is skipped here.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use netpolicy::addr::{parse_ip, parse_net};
+use netpolicy::document::Mistakes;
+use netpolicy::document::shape::whole;
+use netpolicy::document::tree::{Node, Value};
+use netpolicy::document::values::size;
+use netpolicy::name::{Authority, Host, Name};
+
+use super::{ControlUsers, GatewayConfig, PoolsConfig, Resolvers, Uplink};
+use crate::record::JournalConfig;
+use crate::resolve::Upstreams;
+
+/// Port of DNS.
+const DNS: u16 = 53;
+/// A sandbox pool needs room for the service address and at least a few sandboxes; a lease pool for a budget of names.
+const LONGEST_POOL: u8 = 28;
+
+/// Builds the settings; mistakes that shapes cannot express are noted.
+pub fn config(section: &Node, mistakes: &mut Mistakes) -> GatewayConfig {
+    let path = |key: &str| section.field(key).and_then(Node::scalar).map(PathBuf::from);
+    let defaults = GatewayConfig::default();
+    let state_dir = path("state_dir").unwrap_or(defaults.state_dir);
+    let run_dir = path("run_dir").unwrap_or(defaults.run_dir);
+    not_enforced_yet(section, mistakes);
+    let control = path("control").unwrap_or_else(|| run_dir.join("control.sock"));
+    GatewayConfig {
+        namespace: section
+            .field("namespace")
+            .and_then(Node::scalar)
+            .map_or(defaults.namespace, str::to_owned),
+        control,
+        journal: journal(section.field("journal"), JournalConfig::under(&state_dir)),
+        pools: pools(section.field("pools"), defaults.pools, mistakes),
+        resolvers: section
+            .field("resolvers")
+            .map_or(Resolvers::System, |node| resolvers(node, mistakes)),
+        host_addresses: list(section.field("host_addresses"), mistakes, address),
+        local_networks: list(section.field("local_networks"), mistakes, net),
+        metadata: list(section.field("metadata"), mistakes, net),
+        uplink: if section.field("uplink").and_then(Node::scalar) == Some("this") {
+            Uplink::This
+        } else {
+            Uplink::Host
+        },
+        floors: crate::policy::FloorFiles {
+            instance: path("instance_floor"),
+            workspaces: path("workspace_floors"),
+        },
+        control_users: section
+            .field("control_users")
+            .map_or_else(ControlUsers::default, |node| users(node, mistakes)),
+        own: netpolicy::decide::OwnListeners {
+            ports: own(section, "ports")
+                .iter()
+                .filter_map(|n| whole(n).and_then(|n| u16::try_from(n).ok()))
+                .collect(),
+            names: own(section, "names")
+                .iter()
+                .filter_map(|n| name(n, mistakes))
+                .collect(),
+        },
+        state_dir,
+        run_dir,
+    }
+}
+
+fn own<'a>(section: &'a Node, key: &str) -> &'a [Node] {
+    section
+        .field("own_listeners")
+        .and_then(|own| own.field(key))
+        .map_or(&[], Node::items)
+}
+
+/// Settings that are understood and that nothing enforces yet.
+fn not_enforced_yet(section: &Node, mistakes: &mut Mistakes) {
+    for (key, words, instead) in [
+        ("egress_filter", &["auto", "off"][..], "required"),
+        ("enforcement", &["iptables"], "nftables"),
+    ] {
+        if let Some(node) = section.field(key)
+            && let Some(word) = node.scalar().filter(|said| words.contains(said))
+        {
+            mistakes.hint(
+                &node.at,
+                format!("`{key}: {word}` is not enforced yet"),
+                format!("write `{key}: {instead}`, or remove the key"),
+            );
+        }
+    }
+}
+
+fn list<T>(
+    node: Option<&Node>,
+    mistakes: &mut Mistakes,
+    read: fn(&Node, &mut Mistakes) -> Option<T>,
+) -> Vec<T> {
+    node.map_or(&[][..], Node::items)
+        .iter()
+        .filter_map(|item| read(item, mistakes))
+        .collect()
+}
+
+/// A text, unless what stands here was reported as none.
+fn text(node: &Node) -> Option<&str> {
+    node.scalar()
+        .filter(|text| !text.is_empty() && !node.is_null())
+}
+
+fn address(node: &Node, mistakes: &mut Mistakes) -> Option<IpAddr> {
+    parse_ip(text(node)?)
+        .map_err(|e| mistakes.add(&node.at, format!("{} is no address: {e}", node.what())))
+        .ok()
+}
+
+fn net(node: &Node, mistakes: &mut Mistakes) -> Option<IpNet> {
+    parse_net(text(node)?)
+        .map_err(|e| mistakes.add(&node.at, format!("{} is no prefix: {e}", node.what())))
+        .ok()
+}
+
+fn name(node: &Node, mistakes: &mut Mistakes) -> Option<Name> {
+    Name::parse(text(node)?)
+        .map_err(|e| mistakes.add(&node.at, format!("{} is no name: {e}", node.what())))
+        .ok()
+}
+
+fn server(node: &Node, mistakes: &mut Mistakes) -> Option<SocketAddr> {
+    let text = text(node)?;
+    if let Ok(address) = parse_ip(text) {
+        return Some(SocketAddr::new(address, DNS));
+    }
+    match Authority::parse(text.as_bytes()) {
+        Ok(Authority {
+            host: Host::Address(address),
+            port,
+        }) => Some(SocketAddr::new(address, port.unwrap_or(DNS))),
+        Ok(_) => {
+            mistakes.hint(
+                &node.at,
+                format!("{} is a name", node.what()),
+                "a resolver is named by its address",
+            );
+            None
+        }
+        Err(error) => {
+            mistakes.add(&node.at, format!("{} is no server: {error}", node.what()));
+            None
+        }
+    }
+}
+
+fn resolvers(node: &Node, mistakes: &mut Mistakes) -> Resolvers {
+    if let Value::List(_) = node.value {
+        return Resolvers::Fixed(Upstreams {
+            default: list(Some(node), mistakes, server),
+            domains: Vec::new(),
+        });
+    }
+    let default = list(node.field("default"), mistakes, server);
+    let mut domains = Vec::new();
+    for entry in node.field("domains").map_or(&[][..], Node::entries) {
+        let servers = list(Some(&entry.value), mistakes, server);
+        match Name::parse(&entry.key) {
+            Ok(apex) => domains.push((apex, servers)),
+            Err(error) => mistakes.add(&entry.at, format!("{:?} is no domain: {error}", entry.key)),
+        }
+    }
+    Resolvers::Fixed(Upstreams { default, domains })
+}
+
+fn pools(node: Option<&Node>, defaults: PoolsConfig, mistakes: &mut Mistakes) -> PoolsConfig {
+    let Some(node) = node else { return defaults };
+    let mut four = |key: &str, default: Ipv4Net| match node
+        .field(key)
+        .and_then(|n| Some((n, net(n, mistakes)?)))
+    {
+        None => default,
+        Some((_, IpNet::V4(pool))) if pool.prefix_len() <= LONGEST_POOL => pool,
+        Some((at, _)) => {
+            mistakes.add(
+                &at.at,
+                format!("`{key}` is an IPv4 prefix of at most /{LONGEST_POOL}"),
+            );
+            default
+        }
+    };
+    let sandboxes = four("sandboxes", defaults.sandboxes);
+    let leases = four("leases", defaults.leases);
+    if sandboxes.contains(&leases) || leases.contains(&sandboxes) {
+        mistakes.hint(
+            &node.at,
+            format!("the pools {sandboxes} and {leases} overlap"),
+            "give each an own prefix",
+        );
+    }
+    let ula = node
+        .field("ula")
+        .and_then(|n| Some((n, net(n, mistakes)?)))
+        .and_then(|(at, pool)| match pool {
+            IpNet::V6(pool) if is_ula(pool) => Some(pool),
+            _ => {
+                mistakes.hint(
+                    &at.at,
+                    "`ula` is a /48 of fd00::/8 (RFC 4193)",
+                    "such as fd12:3456:789a::/48",
+                );
+                None
+            }
+        });
+    PoolsConfig {
+        sandboxes,
+        leases,
+        ula,
+    }
+}
+
+fn is_ula(pool: Ipv6Net) -> bool {
+    pool.prefix_len() == 48 && pool.addr().octets().first() == Some(&0xfd)
+}
+
+fn users(node: &Node, mistakes: &mut Mistakes) -> ControlUsers {
+    let mut group = |key: &str| -> BTreeSet<u32> {
+        let items = node.field(key).map_or(&[][..], Node::items);
+        items
+            .iter()
+            .filter_map(|item| uid(item, mistakes))
+            .collect()
+    };
+    let operate = group("operate");
+    let attach: BTreeSet<u32> = group("attach").union(&operate).copied().collect();
+    let observe = group("observe").union(&attach).copied().collect();
+    ControlUsers {
+        observe,
+        attach,
+        operate,
+    }
+}
+
+fn uid(node: &Node, mistakes: &mut Mistakes) -> Option<u32> {
+    if let Some(number) = whole(node) {
+        return u32::try_from(number).ok();
+    }
+    let name = text(node)?;
+    match nix::unistd::User::from_name(name) {
+        Ok(Some(user)) => Some(user.uid.as_raw()),
+        Ok(None) | Err(_) => {
+            mistakes.add(
+                &node.at,
+                format!("this machine has no user {}", node.what()),
+            );
+            None
+        }
+    }
+}
+
+fn journal(node: Option<&Node>, mut journal: JournalConfig) -> JournalConfig {
+    let Some(node) = node else { return journal };
+    let bytes = |key: &str| node.field(key).and_then(Node::scalar).and_then(size);
+    if let Some(days) = node
+        .field("days")
+        .and_then(whole)
+        .and_then(|n| i64::try_from(n).ok())
+    {
+        journal.keep_ms = days.saturating_mul(24 * 3600 * 1000);
+    }
+    if let Some(size) = bytes("size") {
+        journal.keep_bytes = size;
+        // The same tenth as in the default.
+        journal.network_bytes = size / 10;
+    }
+    if let Some(segment) = bytes("segment") {
+        journal.segment_bytes = segment;
+    }
+    if let Some(anchors) = node.field("anchors").and_then(Node::scalar) {
+        journal.anchors = anchors.into();
+    }
+    journal
+}

@@ -1,0 +1,139 @@
+//! Every mistake at once, each with its place; and the settings that are meant.
+
+use super::*;
+
+fn mistakes(text: &str) -> Vec<String> {
+    GatewayConfig::parse("c.yml", text)
+        .unwrap_err()
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+#[test]
+fn no_section_and_an_empty_list_are_the_defaults() {
+    assert_eq!(
+        GatewayConfig::parse("c.yml", "runner:\n  pool: 2\n").unwrap(),
+        GatewayConfig::default()
+    );
+    let empty = GatewayConfig::parse("c.yml", "gateway:\n  host_addresses: []\n").unwrap();
+    assert_eq!(empty, GatewayConfig::default());
+}
+
+#[test]
+fn all_mistakes_come_at_once_with_their_places() {
+    let found = mistakes(
+        "gateway:\n  namespace: ../x\n  contrl: /x\n  state_dir: relative\n  pools:\n    sandboxes: 10.0.0.0/8\n    leases: 10.1.0.0/16\n    ula: 2001:db8::/48\n  resolvers: [dns.example, 192.0.2.053]\n  host_addresses: [\"0x7f.1\"]\n  uplink: nowhere\n  journal: { days: 0 }\n",
+    );
+    let wanted = [
+        "c.yml:2:14",
+        "c.yml:3:3",
+        "c.yml:4:14",
+        "c.yml:6:5",
+        "c.yml:8:10",
+        "c.yml:9:15",
+        "c.yml:9:28",
+        "c.yml:10:20",
+        "c.yml:11:11",
+        "c.yml:12:20",
+    ];
+    let places: Vec<&str> = found
+        .iter()
+        .map(|m| m.split_once(": ").unwrap().0)
+        .collect();
+    assert_eq!(places, wanted, "{found:#?}");
+}
+
+#[test]
+fn what_is_not_enforced_yet_is_refused_with_that_word_and_required_is_taken() {
+    for line in [
+        "egress_filter: auto",
+        "egress_filter: \"off\"",
+        "enforcement: iptables",
+    ] {
+        let found = mistakes(&format!("gateway:\n  {line}\n"));
+        assert!(
+            found.len() == 1 && found[0].contains("not enforced yet"),
+            "{found:?}"
+        );
+    }
+    for line in [
+        "egress_filter: required",
+        "enforcement: auto",
+        "enforcement: nftables",
+    ] {
+        assert!(
+            GatewayConfig::parse("c.yml", &format!("gateway:\n  {line}\n")).is_ok(),
+            "{line}"
+        );
+    }
+    assert!(
+        mistakes("gateway:\n  egress_filter: requierd\n")[0].contains("did you mean `required`?")
+    );
+}
+
+#[test]
+fn a_group_of_users_includes_the_greater_ones() {
+    let text =
+        "gateway:\n  control_users: { observe: [1001], attach: [1002, root], operate: [1003] }\n";
+    let users = GatewayConfig::parse("c.yml", text).unwrap().control_users;
+    assert_eq!(users.observe, BTreeSet::from([0, 1001, 1002, 1003]));
+    assert_eq!(users.attach, BTreeSet::from([0, 1002, 1003]));
+    assert_eq!(users.operate, BTreeSet::from([1003]));
+    assert!(
+        mistakes("gateway:\n  control_users: { attach: [no-such-user-here] }\n")[0]
+            .contains("no user")
+    );
+}
+
+#[test]
+fn resolvers_are_a_list_or_split_by_domain() {
+    let list = GatewayConfig::parse(
+        "c.yml",
+        "gateway:\n  resolvers: [192.0.2.53, \"[2001:db8::53]:5353\"]\n",
+    )
+    .unwrap();
+    let Resolvers::Fixed(servers) = list.resolvers else {
+        panic!("not fixed")
+    };
+    assert_eq!(
+        servers.default,
+        [
+            "192.0.2.53:53".parse().unwrap(),
+            "[2001:db8::53]:5353".parse().unwrap()
+        ]
+    );
+    let text = "gateway:\n  resolvers:\n    default: [192.0.2.53]\n    domains:\n      corp.example: [10.0.0.53]\n";
+    let Resolvers::Fixed(split) = GatewayConfig::parse("c.yml", text).unwrap().resolvers else {
+        panic!("not fixed")
+    };
+    assert_eq!(split.domains.len(), 1);
+    assert_eq!(mistakes("gateway:\n  resolvers: []\n").len(), 1);
+}
+
+#[test]
+fn folders_follow_the_state_and_run_directories() {
+    let text = "gateway:\n  state_dir: /srv/a\n  run_dir: /run/a\n  journal: { size: 100MiB }\n";
+    let config = GatewayConfig::parse("c.yml", text).unwrap();
+    assert_eq!(config.control, Path::new("/run/a/control.sock"));
+    assert_eq!(config.journal.dir, Path::new("/srv/a/journal"));
+    assert_eq!(config.journal.network_bytes, 10 << 20);
+    assert_eq!(
+        GatewayConfig::under(Path::new("/srv/a"), Path::new("/run/a")).control,
+        config.control
+    );
+}
+
+#[test]
+fn the_schema_names_every_key() {
+    let schema = schema();
+    for field in SHAPE.fields {
+        assert!(
+            schema
+                .pointer(&format!("/properties/{}", field.key))
+                .is_some(),
+            "{}",
+            field.key
+        );
+    }
+}

@@ -1,0 +1,42 @@
+//! Who may ask for what: the peer's uid, as the kernel vouches for it, against the group that a verb belongs to.
+
+use crate::config::ControlUsers;
+
+/// What a verb needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Group {
+    /// Looking.
+    Observe,
+    /// Changing networks.
+    Attach,
+    /// Running the selftest.
+    Operate,
+}
+
+impl Group {
+    /// As configuration calls it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Observe => "observe",
+            Self::Attach => "attach",
+            Self::Operate => "operate",
+        }
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// `SO_PEERCRED`: whoever connected, whatever it became since.
+    pub uid: u32,
+}
+
+/// Whether a peer may use a verb. Root and the gateway's own user may do everything.
+pub fn may(users: &ControlUsers, peer: Peer, group: Group) -> bool {
+    let listed = match group {
+        Group::Observe => &users.observe,
+        Group::Attach => &users.attach,
+        Group::Operate => &users.operate,
+    };
+    peer.uid == 0 || peer.uid == rustix::process::geteuid().as_raw() || listed.contains(&peer.uid)
+}

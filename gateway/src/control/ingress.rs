@@ -1,0 +1,282 @@
+//! The way in: one connection into a sandbox on request, decided by the policy's `ingress` entries, limited and recorded
+//! like an outgoing one.
+//!
+//! Opened from the service address inside the gateway namespace, so that the sandbox sees nobody else. The control
+//! connection then becomes the stream itself. Without an entry for the port nothing is dialled.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper::{Request, Response, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use netpolicy::decide::{Connect, Denial, Destination, Direction, Ground, Heard, Intent, decide_connect};
+use netpolicy::ids::NetworkId;
+use netpolicy::policy::Protocol;
+use netpolicy::reason::Reason;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::api::{IngressRequest, Problem};
+use super::problems;
+use super::routes::read;
+use super::server::Body;
+use super::verbs::{Verbs, blocking};
+use crate::context::{Context, now, now_ms};
+use crate::kernel::sockets::dial_in;
+use crate::limits::FlowSlot;
+use crate::network::Network;
+use crate::network::flows::{Door, Flow, FlowFacts, FlowGuard};
+use crate::record::entry::{Close, DecidedBy, Denied, Entry, Open, Subject};
+
+/// A sandbox is a veth away; a program that does not accept in this time is not there.
+const DIAL: Duration = Duration::from_secs(10);
+/// Bytes moved at once in each direction.
+const BUFFER: usize = 32 << 10;
+
+/// Decides, dials, records; the reply turns the connection into the stream.
+pub async fn open(verbs: &Arc<Verbs>, id: &NetworkId, mut request: Request<Incoming>) -> Result<Response<Body>, Problem> {
+    let asked = request.headers().get(header::UPGRADE).is_some_and(|value| value == "stream");
+    if !asked {
+        return Err(Problem::new(426, "bad_request", "this verb turns the connection into a stream").hint("send `Upgrade: stream`"));
+    }
+    let upgrade = hyper::upgrade::on(&mut request);
+    let wanted: IngressRequest = read(request).await?;
+    let network = verbs.ctx.networks.by_id(id).ok_or_else(|| problems::unknown(id))?;
+    let way = Way::new(verbs, &network, wanted);
+    let slot = way.admit()?;
+    let ground = way.decide()?;
+    let (stream, guard) = way.dial(ground).await?;
+    let (tasks, way_in) = (verbs.ctx.tasks.clone(), WayIn { ctx: verbs.ctx.clone(), network, guard, slot });
+    tasks.spawn("ingress", way_in.relay(stream, upgrade));
+    let mut response = Response::new(Empty::new().boxed_unsync());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("upgrade"));
+    response.headers_mut().insert(header::UPGRADE, header::HeaderValue::from_static("stream"));
+    Ok(response)
+}
+
+struct Way<'a> {
+    verbs: &'a Verbs,
+    network: &'a Arc<Network>,
+    service: IpAddr,
+    to: SocketAddr,
+    intent: Intent,
+}
+
+impl<'a> Way<'a> {
+    fn new(verbs: &'a Verbs, network: &'a Arc<Network>, wanted: IngressRequest) -> Self {
+        let pools = verbs.registry.pools();
+        let (service, address) = if wanted.v6 {
+            (IpAddr::V6(pools.service_v6()), IpAddr::V6(network.v6))
+        } else {
+            (IpAddr::V4(pools.service_v4()), IpAddr::V4(network.v4))
+        };
+        let to = Destination::Address { address, bound: Vec::new(), heard: Heard::NotYet };
+        let intent = Intent { direction: Direction::Ingress, protocol: Protocol::Tcp, port: wanted.port, to };
+        Self { verbs, network, service, to: (address, wanted.port).into(), intent }
+    }
+
+    fn admit(&self) -> Result<FlowSlot, Problem> {
+        if !*self.verbs.ctx.open.borrow() {
+            return Err(problems::sealed(&self.verbs.posture.view()));
+        }
+        self.network.ledger.admit(&self.verbs.ctx.ceilings).map_err(|reason| self.deny(&plain(reason)))
+    }
+
+    fn decide(&self) -> Result<Ground, Problem> {
+        match decide_connect(&self.network.live.load().snapshot, &self.intent, now()) {
+            Connect::Dial(permit) => Ok(permit.into_ground()),
+            Connect::Deny(denial) => Err(self.deny(&denial)),
+            // Nothing about a way in waits for a name.
+            Connect::LookUp(_) | Connect::Hear(_) => Err(self.deny(&plain(Reason::AddressNotAllowed))),
+        }
+    }
+
+    async fn dial(&self, ground: Ground) -> Result<(TcpStream, FlowGuard), Problem> {
+        let stream = self.connect().await.map_err(|error| {
+            let reason = match error.kind() {
+                io::ErrorKind::ConnectionRefused => Reason::UpstreamRefused,
+                io::ErrorKind::TimedOut => Reason::UpstreamTimeout,
+                _ => Reason::UpstreamUnreachable,
+            };
+            self.record(Entry::Failure(Box::new(self.denied(&plain(reason)))));
+            Problem::new(502, reason.code(), format!("the sandbox does not answer on port {}: {error}", self.to.port()))
+        })?;
+        let source = stream.local_addr().unwrap_or((self.service, 0).into());
+        let live = self.network.live.load();
+        let open = Open {
+            flow: 0,
+            subject: self.subject(source),
+            upstream: self.to,
+            local: Some(source),
+            class: ground.class(),
+            by: DecidedBy::ground(&ground),
+            policy: ground.hash(),
+            generation: live.generation,
+        };
+        let guard = self.network.flows.open(FlowFacts {
+            door: Door::Ingress,
+            source,
+            destination: self.to,
+            upstream: self.to,
+            intent: self.intent.clone(),
+            ground,
+            opened_ms: now_ms(),
+        });
+        let open = Open { flow: guard.flow.id, ..open };
+        let recorded = self.verbs.ctx.journal.append(Entry::Open(Box::new(open)));
+        recorded.map_err(|e| Problem::new(503, "journal", problems::chain(&e)))?;
+        Ok((stream, guard))
+    }
+
+    async fn connect(&self) -> io::Result<TcpStream> {
+        let (namespace, service, to) = (self.verbs.enforcer.clone(), self.service, self.to);
+        let dialled = blocking(move || dial_in(namespace.ns(), service, to)).await;
+        let stream = dialled.map_err(io::Error::other)?.map_err(|e| io::Error::other(problems::chain(&e)))?;
+        let stream = TcpStream::from_std(stream)?;
+        tokio::time::timeout(DIAL, stream.writable()).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        match stream.take_error()? {
+            Some(error) => Err(error),
+            None => Ok(stream),
+        }
+    }
+
+    fn subject(&self, source: SocketAddr) -> Subject {
+        Subject {
+            network: self.network.id.clone(),
+            run: self.network.run.clone(),
+            door: Door::Ingress,
+            direction: Direction::Ingress,
+            protocol: Protocol::Tcp,
+            source,
+            name: None,
+            address: Some(self.to.ip()),
+            port: self.to.port(),
+        }
+    }
+
+    fn denied(&self, denial: &Denial) -> Denied {
+        let live = self.network.live.load();
+        Denied {
+            subject: self.subject((self.service, 0).into()),
+            reason: denial.reason,
+            by: DecidedBy::denial(denial),
+            class: denial.class,
+            heard: None,
+            policy: live.snapshot.hash(),
+            generation: live.generation,
+        }
+    }
+
+    fn deny(&self, denial: &Denial) -> Problem {
+        self.record(Entry::Denial(Box::new(self.denied(denial))));
+        let problem = Problem::new(403, "denied", format!("{}: {}", denial.reason, denial.reason.help()));
+        problem.hint(format!("an `ingress` entry of the policy opens port {}", self.to.port()))
+    }
+
+    fn record(&self, entry: Entry) {
+        if let Err(error) = self.verbs.ctx.journal.append(entry) {
+            tracing::warn!(sandbox.id = %self.network.id, %error, "a way in that was not opened was not recorded");
+        }
+    }
+}
+
+fn plain(reason: Reason) -> Denial {
+    crate::relay::plain_denial(reason)
+}
+
+/// An open way in.
+struct WayIn {
+    ctx: Context,
+    network: Arc<Network>,
+    guard: FlowGuard,
+    slot: FlowSlot,
+}
+
+impl WayIn {
+    async fn relay(self, inside: TcpStream, upgrade: OnUpgrade) {
+        let flow = self.guard.flow.clone();
+        let end = tokio::select! {
+            biased;
+            () = flow.cut.cancelled() => flow.cause().unwrap_or(Reason::RunEnded).code(),
+            () = self.network.ended.cancelled() => Reason::RunEnded.code(),
+            end = self.converse(inside, upgrade) => end,
+        };
+        self.close(&flow, end);
+        drop(self.slot);
+    }
+
+    async fn converse(&self, mut inside: TcpStream, upgrade: OnUpgrade) -> &'static str {
+        let Ok(outside) = upgrade.await.map(TokioIo::<Upgraded>::new) else { return "reset" };
+        let (mut from_outside, mut to_outside) = tokio::io::split(outside);
+        let (mut from_inside, mut to_inside) = inside.split();
+        let flow = &self.guard.flow;
+        let ledger = &self.network.ledger;
+        let up = copy(&mut from_inside, &mut to_outside, &flow.up, |bytes| ledger.upload(bytes));
+        let down = copy(&mut from_outside, &mut to_inside, &flow.down, |bytes| ledger.download(bytes));
+        match tokio::try_join!(up, down) {
+            Ok(_) => "client_closed",
+            Err(Stop::Broken) => "reset",
+            Err(Stop::Budget(reason)) => reason.code(),
+        }
+    }
+
+    fn close(&self, flow: &Flow, end: &str) {
+        let live = self.network.live.load();
+        let subject = Subject {
+            network: self.network.id.clone(),
+            run: self.network.run.clone(),
+            door: Door::Ingress,
+            direction: Direction::Ingress,
+            protocol: Protocol::Tcp,
+            source: flow.source,
+            name: None,
+            address: Some(flow.destination.ip()),
+            port: flow.destination.port(),
+        };
+        let close = Close {
+            flow: flow.id,
+            subject,
+            sni: None,
+            alpn: Vec::new(),
+            http: None,
+            up: flow.up.load(Ordering::Relaxed),
+            down: flow.down.load(Ordering::Relaxed),
+            duration_ms: u64::try_from(now_ms() - flow.opened_ms).unwrap_or(0),
+            end: end.to_owned(),
+        };
+        if let Err(error) = self.ctx.journal.append(Entry::Close(Box::new(close))) {
+            tracing::warn!(sandbox.id = %self.network.id, %error, generation = live.generation.0, "the end of a way in was not recorded");
+        }
+    }
+}
+
+enum Stop {
+    Broken,
+    Budget(Reason),
+}
+
+/// One direction: counted before it is passed on, its end passed on as an end.
+async fn copy(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    moved: &AtomicU64,
+    spend: impl Fn(u64) -> Result<(), Reason>,
+) -> Result<(), Stop> {
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        let count = from.read(&mut buffer).await.map_err(|_| Stop::Broken)?;
+        let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else {
+            return to.shutdown().await.map_err(|_| Stop::Broken);
+        };
+        spend(count as u64).map_err(Stop::Budget)?;
+        moved.fetch_add(count as u64, Ordering::Relaxed);
+        to.write_all(bytes).await.map_err(|_| Stop::Broken)?;
+    }
+}

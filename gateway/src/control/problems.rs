@@ -1,0 +1,85 @@
+//! The one place that turns errors into problems.
+
+use std::error::Error;
+
+use netpolicy::ids::NetworkId;
+
+use super::api::{PostureView, Problem};
+use crate::kernel::KernelError;
+use crate::network::allot::AllotError;
+use crate::network::registry::ChangeError;
+use crate::policy::ComposeError;
+
+/// The gateway is ending.
+pub fn stopping() -> Problem {
+    Problem::new(503, "sealed", "the gateway is stopping")
+}
+
+/// The gateway is sealed.
+pub fn sealed(posture: &PostureView) -> Problem {
+    let cause = posture.cause.as_deref().unwrap_or("unknown cause");
+    let problem = Problem::new(503, "sealed", format!("the gateway is sealed: {cause}"));
+    match &posture.hint {
+        Some(hint) => problem.hint(hint.clone()),
+        None => problem,
+    }
+}
+
+/// There is no such network.
+pub fn unknown(id: &NetworkId) -> Problem {
+    Problem::new(404, "not_found", format!("there is no network {id}")).hint("`sallyport net ls` lists them")
+}
+
+/// A kernel act failed.
+pub fn kernel(error: &KernelError) -> Problem {
+    match error {
+        KernelError::ForbiddenNamespace { .. } => Problem::new(403, "namespace_refused", error.to_string())
+            .hint("offer a namespace made for one sandbox"),
+        KernelError::OccupiedNamespace { .. } => Problem::new(409, "namespace_refused", error.to_string())
+            .hint("offer a namespace that has only `lo`"),
+        KernelError::Unusable(_) => Problem::new(400, "namespace_refused", error.to_string()),
+        KernelError::Io { .. } | KernelError::Mismatch(_) => Problem::new(500, "kernel", chain(error)).hint("sallyport doctor"),
+    }
+}
+
+/// A change to the networks was refused.
+pub fn change(error: &ChangeError) -> Problem {
+    match error {
+        ChangeError::Unknown(id) => unknown(id),
+        ChangeError::Allot(AllotError::InUse(_)) => Problem::new(409, "conflict", error.to_string()).hint("choose another name, or detach it"),
+        ChangeError::Allot(AllotError::Full(_)) => {
+            Problem::new(503, "full", error.to_string()).hint("detach networks, or widen `gateway.pools.sandboxes`")
+        }
+        ChangeError::Compose(error) => compose(error),
+        ChangeError::Kernel(error) => kernel(error),
+        ChangeError::Record(_) => Problem::new(503, "journal", chain(error)).hint("free space for the journal"),
+        ChangeError::Allot(AllotError::Random) | ChangeError::State(_) | ChangeError::Leases(_) => {
+            Problem::new(500, "internal", chain(error)).hint("sallyport doctor")
+        }
+    }
+}
+
+fn compose(error: &ComposeError) -> Problem {
+    let problem = |code| Problem::new(422, code, error.to_string());
+    match error {
+        ComposeError::Invalid(mistakes) => {
+            problem("policy_invalid").mistakes(mistakes.iter().map(ToString::to_string)).hint("sallyport policy check FILE")
+        }
+        ComposeError::UnknownPreset(_) => problem("policy_invalid").hint("`sallyport policy presets` lists them"),
+        ComposeError::NotEnforcedYet(_) => problem("not_enforced_yet").hint("remove the key; running without what it asks for would be a lie"),
+        ComposeError::NeedsPackages(_) => problem("policy_invalid").hint("name the image, so that its package managers' hosts can be read"),
+        ComposeError::WorkspaceName => Problem::new(400, "bad_request", error.to_string()),
+        ComposeError::NoFloors => Problem::new(503, "sealed", error.to_string()).hint("`sallyport doctor` names the floor"),
+    }
+}
+
+/// An error with all its causes.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text = format!("{text}: {inner}");
+        source = inner.source();
+    }
+    text
+}

@@ -1,0 +1,114 @@
+//! The server: accepts, learns who asks, reads one request at a time, answers.
+//!
+//! Bounded in every direction: connections in all and by user, time for a head and a body, bytes of a body. Each
+//! connection is a task of its own; a panic in one ends that connection only.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+
+use super::access::Peer;
+use super::descriptor::{Carrier, Descriptor};
+use super::routes;
+use super::verbs::Verbs;
+
+/// Connections in all: followers are long-lived, everything else lasts milliseconds.
+const MOST: usize = 1024;
+/// A request head is due within this time.
+const HEAD: Duration = Duration::from_secs(10);
+/// After a failed accept.
+const BACK_OFF: Duration = Duration::from_millis(50);
+
+/// A reply's body.
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// Binds the control socket. A stale one is replaced; a live one means that another gateway runs.
+///
+/// Only root can connect unless other users are configured; then everybody can, and each verb asks for the uid.
+pub fn bind(path: &Path, others: bool) -> io::Result<UnixListener> {
+    match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another gateway answers on the control socket")),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    let mode = if others { 0o666 } else { 0o600 };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    Ok(listener)
+}
+
+/// Serves until the gateway stops.
+pub async fn serve(verbs: Arc<Verbs>, listener: UnixListener) {
+    let places = Arc::new(Semaphore::new(MOST));
+    loop {
+        // The place comes first: at the ceiling connections wait in the backlog and cost nothing.
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "accepting a control connection");
+                tokio::time::sleep(BACK_OFF).await;
+                continue;
+            }
+        };
+        let connection = verbs.clone();
+        verbs.tasks().spawn("control connection", async move {
+            let _place = place;
+            if let Err(error) = converse(connection, stream).await {
+                tracing::debug!(error = &error as &dyn std::error::Error, "a control connection ended");
+            }
+        });
+    }
+}
+
+async fn converse(verbs: Arc<Verbs>, stream: UnixStream) -> Result<(), hyper::Error> {
+    let peer = match stream.peer_cred() {
+        Ok(credentials) => Peer { uid: credentials.uid() },
+        Err(error) => {
+            tracing::warn!(%error, "a control connection from nobody");
+            return Ok(());
+        }
+    };
+    let (carrier, descriptor) = Carrier::receiving(stream);
+    let service = service_fn(move |request| answer(verbs.clone(), peer, descriptor.clone(), request));
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_headers(64)
+        .serve_connection(TokioIo::new(carrier), service)
+        .with_upgrades()
+        .await
+}
+
+async fn answer(
+    verbs: Arc<Verbs>,
+    peer: Peer,
+    descriptor: Descriptor,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    // Whatever came along belongs to this request and to no later one of the connection.
+    let received = descriptor.take();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let response = routes::route(&verbs, peer, received, request).await.unwrap_or_else(|problem| {
+        tracing::debug!(%method, path, code = %problem.code, problem = %problem, "a control request was refused");
+        routes::refusal(&problem)
+    });
+    Ok(response)
+}

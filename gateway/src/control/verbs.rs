@@ -1,0 +1,271 @@
+//! What the verbs do: views over live state, and changes through the registry.
+//!
+//! A change runs to its end whether or not its client waits; an attach whose client has gone is taken back.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use netpolicy::ids::NetworkId;
+use tokio::sync::oneshot;
+
+use super::access::Peer;
+use super::api::{
+    AttachRequest, Detached, ExplainRequest, FlowView, FourTuple, Health, NetworkView, Owner, PolicyReplaced, PolicySource,
+    PostureView, Problem, SelftestReport,
+};
+use super::problems;
+use crate::config::ControlUsers;
+use crate::context::Context;
+use crate::kernel::Enforcer;
+use crate::network::flows::Flow;
+use crate::network::registry::{Described, Registry};
+use crate::posture::Posture;
+use crate::record::Journal;
+use crate::selftest::Selftest;
+use crate::tasks::Tasks;
+
+/// How long an attach waits for a gateway that is repairing itself.
+const REPAIR: Duration = Duration::from_secs(3);
+/// More labels than anybody needs.
+const MOST_LABELS: usize = 64;
+/// Longest text of a label, run or workspace.
+const LONGEST: usize = 256;
+
+/// Everything that verbs need.
+#[derive(Debug)]
+pub struct Verbs {
+    /// Shared handles.
+    pub ctx: Context,
+    /// The one writer.
+    pub registry: Arc<Registry>,
+    /// Posture.
+    pub posture: Arc<Posture>,
+    /// The kernel part.
+    pub enforcer: Enforcer,
+    /// Users of the socket.
+    pub users: ControlUsers,
+    /// The escape suite.
+    pub selftest: Arc<Selftest>,
+}
+
+impl Verbs {
+    /// Spawner.
+    pub fn tasks(&self) -> &Tasks {
+        &self.ctx.tasks
+    }
+
+    /// Users of the socket.
+    pub fn users(&self) -> &ControlUsers {
+        &self.users
+    }
+
+    /// The record.
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.ctx.journal
+    }
+
+    /// Attaches. No answer before the kernel part was read back and the record has it.
+    pub async fn attach(&self, request: AttachRequest, namespace: OwnedFd, peer: Peer) -> Result<NetworkView, Problem> {
+        check(&request, peer)?;
+        self.wait_open().await?;
+        let registry = self.registry.clone();
+        let (sender, receiver) = oneshot::channel();
+        let work = move || {
+            let attached = registry.attach(&request, namespace, peer.uid);
+            let id = attached.as_ref().ok().map(|d| d.network.id.clone());
+            let nobody_waits = sender.is_closed() || sender.send(attached).is_err();
+            if let (true, Some(id)) = (nobody_waits, id)
+                && let Err(error) = registry.detach(&id, "detached")
+            {
+                tracing::error!(sandbox.id = %id, %error, "an attach that nobody waited for could not be taken back");
+            }
+        };
+        // A plain blocking task: it ends by itself, whatever becomes of the connection.
+        drop(tokio::task::spawn_blocking(work));
+        let described = receiver.await.map_err(|_| problems::stopping())?.map_err(|e| problems::change(&e))?;
+        Ok(self.view(&described))
+    }
+
+    /// Detaches.
+    pub async fn detach(&self, id: NetworkId) -> Result<Detached, Problem> {
+        let (registry, of) = (self.registry.clone(), id.clone());
+        let (cut, used) = blocking(move || registry.detach(&of, "detached")).await?.map_err(|e| problems::change(&e))?;
+        Ok(Detached { id, cut, used })
+    }
+
+    /// Replaces a job policy.
+    pub async fn replace(&self, id: NetworkId, source: PolicySource) -> Result<PolicyReplaced, Problem> {
+        self.wait_open().await?;
+        let registry = self.registry.clone();
+        let replaced = blocking(move || registry.replace(&id, &source)).await?;
+        let (described, cut) = replaced.map_err(|e| problems::change(&e))?;
+        let state = described.state;
+        Ok(PolicyReplaced { policy: state.policy, job_policy: described.job, generation: state.generation, cut })
+    }
+
+    /// Nothing is acknowledged while the gateway is sealed; a repair takes milliseconds, so a short wait is fair.
+    async fn wait_open(&self) -> Result<(), Problem> {
+        let mut open = self.ctx.open.clone();
+        match tokio::time::timeout(REPAIR, open.wait_for(|open| *open)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) => Err(problems::stopping()),
+            Err(_) => Err(problems::sealed(&self.posture.view())),
+        }
+    }
+
+    /// All networks.
+    pub fn networks(&self) -> Vec<NetworkView> {
+        self.registry.describe_all().iter().map(|d| self.view(d)).collect()
+    }
+
+    /// One network.
+    pub fn network(&self, id: &NetworkId) -> Result<NetworkView, Problem> {
+        self.registry.describe(id).map(|d| self.view(&d)).ok_or_else(|| problems::unknown(id))
+    }
+
+    fn view(&self, described: &Described) -> NetworkView {
+        let Described { network, state, job, policy_name } = described;
+        let live = network.live.load();
+        NetworkView {
+            id: network.id.clone(),
+            run: network.run.clone(),
+            workspace: network.workspace.clone(),
+            v4: network.v4,
+            v6: network.v6,
+            service_v4: self.registry.pools().service_v4(),
+            service_v6: self.registry.pools().service_v6(),
+            policy: live.snapshot.hash(),
+            job_policy: *job,
+            policy_name: policy_name.clone(),
+            generation: live.generation,
+            names: live.names,
+            attached_ms: state.attached_ms,
+            flows: network.flows.all().len(),
+            used: network.ledger.used(),
+            labels: state.labels.clone(),
+        }
+    }
+
+    /// Live flows of one network or of all.
+    pub fn flows(&self, of: Option<&NetworkId>) -> Result<Vec<FlowView>, Problem> {
+        let networks = match of {
+            Some(id) => vec![self.ctx.networks.by_id(id).ok_or_else(|| problems::unknown(id))?],
+            None => self.ctx.networks.all(),
+        };
+        Ok(networks.iter().flat_map(|n| n.flows.all().into_iter().map(|f| flow_view(&n.id, &f))).collect())
+    }
+
+    /// Whether a 4-tuple is one of our upstream sockets.
+    pub fn owner(&self, tuple: &FourTuple) -> Owner {
+        let ours = |flow: &Arc<Flow>| {
+            let Some(local) = flow.local.get() else { return false };
+            let (local, upstream) = (*local, flow.upstream);
+            // Whoever asks may stand at either end.
+            (tuple.local, tuple.remote) == (local, upstream) || (tuple.local, tuple.remote) == (upstream, local)
+        };
+        for network in self.ctx.networks.all() {
+            if let Some(flow) = network.flows.all().iter().find(|f| ours(f)) {
+                return Owner { ours: true, network: Some(network.id.clone()), flow: Some(flow.id) };
+            }
+        }
+        Owner { ours: false, network: None, flow: None }
+    }
+
+    /// Liveness.
+    pub fn health(&self) -> Health {
+        Health {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            open: *self.ctx.open.borrow(),
+            journal: self.ctx.journal.writable(),
+            networks: self.ctx.networks.all().len(),
+            pid: std::process::id(),
+        }
+    }
+
+    /// Posture.
+    pub fn posture(&self) -> PostureView {
+        self.posture.view()
+    }
+
+    /// The kernel rules in force, as text.
+    pub async fn rules(&self) -> Result<String, Problem> {
+        let enforcer = self.enforcer.clone();
+        blocking(move || enforcer.rules_text()).await
+    }
+
+    /// Counters by name.
+    pub async fn counters(&self) -> Result<serde_json::Value, Problem> {
+        let enforcer = self.enforcer.clone();
+        let kernel = blocking(move || enforcer.counters()).await?.map_err(|e| problems::kernel(&e))?;
+        let kernel: serde_json::Map<String, serde_json::Value> = kernel
+            .into_iter()
+            .map(|(name, counter)| (name, serde_json::json!({ "packets": counter.packets, "bytes": counter.bytes })))
+            .collect();
+        let (flows, most) = self.ctx.ceilings.flows();
+        Ok(serde_json::json!({
+            "kernel": kernel,
+            "networks": self.ctx.networks.all().len(),
+            "flows": flows,
+            "flows_most": most,
+            "records": self.ctx.journal.last(),
+        }))
+    }
+
+    /// Runs the escape suite.
+    pub async fn selftest(&self) -> Result<SelftestReport, Problem> {
+        self.selftest.run().await.map_err(|e| Problem::new(500, "kernel", format!("the selftest could not run: {e}")))
+    }
+
+    /// What would become of a destination.
+    pub async fn explain(&self, id: &NetworkId, request: &ExplainRequest) -> Result<serde_json::Value, Problem> {
+        let network = self.ctx.networks.by_id(id).ok_or_else(|| problems::unknown(id))?;
+        super::explain::explain(&network, request)
+    }
+}
+
+/// One live flow.
+fn flow_view(network: &NetworkId, flow: &Flow) -> FlowView {
+    FlowView {
+        id: flow.id,
+        network: network.clone(),
+        door: flow.door,
+        source: flow.source,
+        destination: flow.destination,
+        upstream: flow.upstream,
+        name: flow.ground.name().map(ToString::to_string),
+        class: flow.ground.class(),
+        rule: flow.ground.rules().last().map(|(_, _, at)| at.clone()),
+        opened_ms: flow.opened_ms,
+        up: flow.up.load(Ordering::Relaxed),
+        down: flow.down.load(Ordering::Relaxed),
+    }
+}
+
+/// Runs netlink and file work off the runtime's threads.
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| Problem::new(500, "internal", "the gateway failed at this; its log says how"))
+}
+
+/// What can be checked before anything is made.
+fn check(request: &AttachRequest, peer: Peer) -> Result<(), Problem> {
+    let texts = request.labels.iter().flat_map(|(k, v)| [k, v]).chain(&request.run).chain([&request.workspace]);
+    if request.labels.len() > MOST_LABELS || texts.into_iter().any(|t| t.len() > LONGEST || t.chars().any(char::is_control)) {
+        let message = format!("labels, run and workspace are at most {MOST_LABELS} texts of {LONGEST} bytes without control characters");
+        return Err(Problem::new(400, "bad_request", message));
+    }
+    let Some(broker) = &request.broker else { return Ok(()) };
+    let refuse = |message: &str| Err(Problem::new(400, "bad_request", message).hint("bind the broker's socket before attaching"));
+    if !broker.is_absolute() {
+        return refuse("the broker's socket is not an absolute path");
+    }
+    // The path is only ever connected to; this keeps one user from having connections sent to another's socket.
+    match std::fs::symlink_metadata(broker) {
+        Ok(found) if !found.file_type().is_socket() => refuse("the broker's path is not a socket"),
+        Ok(found) if found.uid() != 0 && found.uid() != peer.uid => refuse("the broker's socket belongs to another user"),
+        Ok(_) => Ok(()),
+        Err(_) => refuse("the broker's socket cannot be found"),
+    }
+}

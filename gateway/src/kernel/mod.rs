@@ -1,0 +1,43 @@
+//! Everything that touches the kernel: the namespace, its settings, links, rules, queue and sockets.
+//!
+//! Owns: netlink, nf_tables, socket options and every `unsafe` of the gateway. [`Enforcer`] is the front: it makes or
+//! adopts the namespace, applies the ruleset of a posture, reads back what the kernel holds through a second
+//! implementation, attaches and detaches networks, and takes everything away again.
+//! Refuses to own: when to seal and when to repair (posture), what a packet may do (netpolicy), tasks.
+//!
+//! Invariants: nothing here opens a way out of the namespace: it has no route to the outside and forwards nothing, so
+//! losing the rules, the gateway or both closes the sandboxes. A set element is added last and removed first.
+//! All calls block for milliseconds and belong on a blocking thread; threads that enter a namespace are short-lived and
+//! never tokio's.
+//! Failure stance: an act that is not read back as asked is an error, and what it made is taken away.
+
+pub mod attach;
+pub mod enforcer;
+pub mod error;
+mod inspect;
+pub mod links;
+pub mod monitor;
+pub mod netns;
+pub mod nft;
+pub mod policy_routing;
+pub mod queue;
+pub mod ready;
+pub mod sockets;
+pub mod splice;
+pub mod steering;
+pub mod survey;
+pub mod sysctl;
+mod wire;
+
+pub use attach::{AttachPlan, Attached, LiveLink, Removal};
+pub use enforcer::{Config, Enforcer, Posture};
+pub use error::{KernelError, Mismatch};
+pub use monitor::{Change, Monitor};
+pub use netns::{Ns, NsId};
+pub use nft::Counter;
+pub use queue::{Held, Queue, Syn, Verdict};
+pub use ready::watch;
+pub use sockets::{DatagramDoor, Doors, Question};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! Notices at once when somebody else changes the gateway namespace.
+//!
+//! Owns: a subscription to nf_tables and routing changes. Refuses to own: what is done about one. A notice says only that
+//! something changed; verification says what. A lost notice (the buffer overflowed) counts as one.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
+use rtnetlink::MulticastGroup;
+use tokio::io::unix::AsyncFd;
+
+use super::attach::KnownLinks;
+use super::enforcer::Enforcer;
+use super::error::{Act, KernelError};
+use super::inspect::{LOCAL, MAIN};
+use super::ready::watch;
+use super::survey;
+use super::wire;
+
+/// `NFNLGRP_NFTABLES`
+const NFTABLES_GROUP: u32 = 7;
+/// `NFNL_SUBSYS_NFTABLES`
+const NFTABLES: u16 = 10;
+
+/// Something that somebody else did, or that the kernel did by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Tables, chains, rules, sets or elements.
+    Rules,
+    /// Policy rules.
+    PolicyRules,
+    /// A link came that we did not make, went, or went down.
+    Links,
+    /// An address went or came.
+    Addresses,
+    /// A route went.
+    Routes,
+    /// Notices were lost.
+    Overflow,
+}
+
+/// Both subscriptions.
+#[derive(Debug)]
+pub struct Monitor {
+    rules: AsyncFd<Subscription>,
+    routing: AsyncFd<Subscription>,
+    enforcer: Enforcer,
+}
+
+/// A subscription to kernel notices; for readiness see [`watch`](super::watch).
+#[derive(Debug)]
+pub struct Subscription(Socket);
+
+impl AsRawFd for Subscription {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for Subscription {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+const ROUTING_GROUPS: [MulticastGroup; 7] = [
+    MulticastGroup::Link,
+    MulticastGroup::Ipv4Ifaddr,
+    MulticastGroup::Ipv6Ifaddr,
+    MulticastGroup::Ipv4Route,
+    MulticastGroup::Ipv6Route,
+    MulticastGroup::Ipv4Rule,
+    MulticastGroup::Ipv6Rule,
+];
+
+impl Monitor {
+    /// Subscribes inside the enforcer's namespace. Blocks for milliseconds; needs the runtime's context for readiness.
+    pub fn open(enforcer: &Enforcer) -> Result<Self, KernelError> {
+        let (rules, routing) = enforcer.ns().run(|| {
+            let rules = wire::netfilter_socket().act("opening the rule monitor")?;
+            rules
+                .add_membership(NFTABLES_GROUP)
+                .act("subscribing to rule changes")?;
+            rules
+                .set_non_blocking(true)
+                .act("configuring the rule monitor")?;
+            Ok((Subscription(rules), subscribe(&ROUTING_GROUPS)?))
+        })?;
+        let ready = |subscription| watch(subscription).act("waiting for changes in the namespace");
+        Ok(Self {
+            rules: ready(rules)?,
+            routing: ready(routing)?,
+            enforcer: enforcer.clone(),
+        })
+    }
+
+    /// Waits until somebody else has changed something; returns what kinds of things, without repeats. Cancel-safe.
+    pub async fn changed(&self) -> io::Result<Vec<Change>> {
+        loop {
+            let mut ready = tokio::select! {
+                ready = self.rules.readable() => ready?,
+                ready = self.routing.readable() => ready?,
+            };
+            let mut changes = Vec::new();
+            let own = self.enforcer.writer_port();
+            let foreign = |m: &wire::Received<'_>| m.kind >> 8 == NFTABLES && m.port != own;
+            let rules = |bytes: &[u8]| {
+                wire::messages(bytes)
+                    .any(|m| foreign(&m))
+                    .then_some(Change::Rules)
+            };
+            drain(self.rules.get_ref(), rules, &mut changes)?;
+            let links = self.enforcer.known_links();
+            let mut states = BTreeMap::new();
+            let routing = |bytes: &[u8]| routing_change(bytes, &links, &mut states);
+            drain(self.routing.get_ref(), routing, &mut changes)?;
+            if states
+                .iter()
+                .any(|(name, up)| !up && (links.is_attached(Some(name)) || name == "lo"))
+            {
+                changes.push(Change::Links);
+            }
+            ready.clear_ready();
+            if !changes.is_empty() {
+                changes.sort_by_key(|change| *change as u8);
+                changes.dedup();
+                return Ok(changes);
+            }
+        }
+    }
+}
+
+/// `states` keeps the last word on each link that was spoken of: links are made down and come up.
+fn routing_change(
+    bytes: &[u8],
+    links: &KnownLinks,
+    states: &mut BTreeMap<String, bool>,
+) -> Option<Change> {
+    let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes).ok()?;
+    let NetlinkPayload::InnerMessage(message) = message.payload else {
+        return None;
+    };
+    match message {
+        RouteNetlinkMessage::NewRule(_) | RouteNetlinkMessage::DelRule(_) => {
+            Some(Change::PolicyRules)
+        }
+        RouteNetlinkMessage::NewLink(link) => {
+            let link = survey::link(&link);
+            states.insert(link.name.clone(), link.up);
+            let name = Some(link.name.as_str());
+            let ours = links.is_attached(name) || links.is_ours(link.index, name);
+            (link.up && !ours).then_some(Change::Links)
+        }
+        RouteNetlinkMessage::DelLink(link) => links
+            .is_attached(Some(&survey::link(&link).name))
+            .then_some(Change::Links),
+        RouteNetlinkMessage::NewAddress(message) => {
+            let expected = survey::address(&message).is_some_and(|a| links.serves(a.address));
+            (!expected).then_some(Change::Addresses)
+        }
+        RouteNetlinkMessage::DelAddress(message) => links
+            .is_judged(Some(message.header.index))
+            .then_some(Change::Addresses),
+        RouteNetlinkMessage::NewRoute(message) => {
+            let route = survey::route(&message);
+            let whole = route.prefix == if route.v4 { 32 } else { 128 };
+            let odd = route.via || (route.table != LOCAL && !(whole && route.table == MAIN));
+            odd.then_some(Change::Routes)
+        }
+        RouteNetlinkMessage::DelRoute(message) => links
+            .is_judged(survey::route(&message).link)
+            .then_some(Change::Routes),
+        _ => None,
+    }
+}
+
+/// A routing socket with these subscriptions, in the namespace of the calling thread.
+pub(crate) fn subscribe(groups: &[MulticastGroup]) -> Result<Subscription, KernelError> {
+    let mut socket = Socket::new(NETLINK_ROUTE).act("opening the routing monitor")?;
+    socket.bind_auto().act("opening the routing monitor")?;
+    for group in groups {
+        socket
+            .add_membership(*group as u32)
+            .act("subscribing to routing changes")?;
+    }
+    socket
+        .set_non_blocking(true)
+        .act("configuring the routing monitor")?;
+    Ok(Subscription(socket))
+}
+
+/// Reads datagrams until there are none; an overflow is a change of its own.
+pub(crate) fn drain(
+    subscription: &Subscription,
+    mut judge: impl FnMut(&[u8]) -> Option<Change>,
+    changes: &mut Vec<Change>,
+) -> io::Result<()> {
+    let mut buffer = Vec::with_capacity(1 << 16);
+    loop {
+        buffer.clear();
+        match subscription.0.recv(&mut buffer, libc::MSG_DONTWAIT) {
+            Ok(_) => changes.extend(judge(&buffer)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                changes.push(Change::Overflow)
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}

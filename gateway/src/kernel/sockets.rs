@@ -1,0 +1,307 @@
+//! Sockets of the gateway namespace: transparent listeners, the DNS socket that answers from the address that was
+//! asked, and connections into a sandbox; plus the options that relayed flows carry on both legs.
+//!
+//! A socket belongs to the namespace it was made in, so these are made inside and used from the runtime's threads.
+//!
+//! JUSTIFICATION for unsafe: `IPV6_TRANSPARENT` has no wrapper in the crates in use.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{
+    IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpListener, TcpStream,
+    UdpSocket,
+};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::time::Duration;
+
+use netpolicy::ruleset::Ports;
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrIn, SockaddrIn6, SockaddrStorage,
+    recvmsg, sendmsg, setsockopt, sockopt,
+};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+
+use super::error::{Act, KernelError};
+use super::netns::Ns;
+
+/// Connections that wait for accept; the kernel cuts it at somaxconn, which is raised to this.
+const BACKLOG: i32 = 65_535;
+
+/// Every listener of the gateway namespace, non-blocking.
+#[derive(Debug)]
+pub struct Doors {
+    /// The transparent TCP door, IPv4 and IPv6. `local_addr` of an accepted socket is the destination asked for.
+    pub tcp: [TcpListener; 2],
+    /// DNS over TCP, to port 53 of any address.
+    pub dns_tcp: [TcpListener; 2],
+    /// DNS over UDP, to port 53 of any address.
+    pub dns_udp: [DatagramDoor; 2],
+    /// The run broker on the service address.
+    pub broker: [TcpListener; 2],
+    /// The explicit proxy on the service address.
+    pub proxy: [TcpListener; 2],
+}
+
+impl Doors {
+    /// Opens all of them inside the namespace.
+    pub fn open(ns: &Ns, ports: Ports) -> Result<Self, KernelError> {
+        ns.run(move || {
+            Ok(Self {
+                tcp: listeners(ports.tcp)?,
+                dns_tcp: listeners(ports.dns)?,
+                dns_udp: [
+                    DatagramDoor::open(Domain::IPV4, ports.dns)?,
+                    DatagramDoor::open(Domain::IPV6, ports.dns)?,
+                ],
+                broker: listeners(ports.broker)?,
+                proxy: listeners(ports.proxy)?,
+            })
+        })
+    }
+}
+
+fn listeners(port: u16) -> Result<[TcpListener; 2], KernelError> {
+    Ok([listener(Domain::IPV4, port)?, listener(Domain::IPV6, port)?])
+}
+
+/// A transparent listener on the wildcard address of one family.
+fn listener(domain: Domain, port: u16) -> Result<TcpListener, KernelError> {
+    let socket = transparent(domain, Type::STREAM, port)?;
+    socket
+        .listen(BACKLOG)
+        .act(format!("listening on port {port}"))?;
+    Ok(socket.into())
+}
+
+fn transparent(domain: Domain, kind: Type, port: u16) -> Result<Socket, KernelError> {
+    let act = || format!("opening the transparent socket on port {port}");
+    let socket = Socket::new(domain, kind.nonblocking().cloexec(), None).act(act())?;
+    socket.set_reuse_address(true).act(act())?;
+    set_transparent(&socket, domain).act(act())?;
+    if domain == Domain::IPV6 {
+        socket.set_only_v6(true).act(act())?;
+    }
+    socket.bind(&wildcard(domain, port).into()).act(act())?;
+    Ok(socket)
+}
+
+fn wildcard(domain: Domain, port: u16) -> SocketAddr {
+    if domain == Domain::IPV6 {
+        (Ipv6Addr::UNSPECIFIED, port).into()
+    } else {
+        (Ipv4Addr::UNSPECIFIED, port).into()
+    }
+}
+
+fn set_transparent(socket: &Socket, domain: Domain) -> io::Result<()> {
+    if domain == Domain::IPV4 {
+        return socket.set_ip_transparent_v4(true);
+    }
+    let one: libc::c_int = 1;
+    let length = libc::socklen_t::try_from(size_of_val(&one)).map_err(io::Error::other)?;
+    // SAFETY: the option takes an int; pointer and length describe one.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_IPV6,
+            libc::IPV6_TRANSPARENT,
+            (&raw const one).cast(),
+            length,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// A datagram together with where it was sent to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Question {
+    /// Bytes in the buffer. A longer datagram was cut: see `truncated`.
+    pub length: usize,
+    /// Whether the datagram did not fit.
+    pub truncated: bool,
+    /// The sandbox.
+    pub from: SocketAddr,
+    /// The address and port it was sent to: the source of the answer.
+    pub to: SocketAddr,
+}
+
+/// A UDP socket that receives what was sent to any address, and answers from there.
+#[derive(Debug)]
+pub struct DatagramDoor {
+    socket: UdpSocket,
+}
+
+impl DatagramDoor {
+    fn open(domain: Domain, port: u16) -> Result<Self, KernelError> {
+        let act = || format!("opening the transparent datagram socket on port {port}");
+        let socket = transparent(domain, Type::DGRAM, port)?;
+        // IP_ORIGDSTADDR needs no conntrack: it reads the packet's own header.
+        if domain == Domain::IPV4 {
+            setsockopt(&socket, sockopt::Ipv4OrigDstAddr, &true).act(act())?;
+        } else {
+            setsockopt(&socket, sockopt::Ipv6OrigDstAddr, &true).act(act())?;
+        }
+        setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20)).act(act())?;
+        Ok(Self {
+            socket: socket.into(),
+        })
+    }
+
+    /// Receives one datagram; `WouldBlock` when there is none. One without its destination (which the kernel always
+    /// gives) is an error of kind `InvalidData`.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Question> {
+        let mut control = nix::cmsg_space!(libc::sockaddr_in6);
+        let mut parts = [IoSliceMut::new(buffer)];
+        let message = recvmsg::<SockaddrStorage>(
+            self.socket.as_raw_fd(),
+            &mut parts,
+            Some(&mut control),
+            MsgFlags::MSG_DONTWAIT,
+        )?;
+        let to = message.cmsgs()?.find_map(|c| match c {
+            ControlMessageOwned::Ipv4OrigDstAddr(to) => {
+                Some(SocketAddr::V4(SocketAddrV4::from(SockaddrIn::from(to))))
+            }
+            ControlMessageOwned::Ipv6OrigDstAddr(to) => {
+                Some(SocketAddr::V6(SocketAddrV6::from(SockaddrIn6::from(to))))
+            }
+            _ => None,
+        });
+        let from = message.address.and_then(std_address);
+        match (from, to) {
+            (Some(from), Some(to)) => Ok(Question {
+                length: message.bytes,
+                truncated: message.flags.contains(MsgFlags::MSG_TRUNC),
+                from,
+                to,
+            }),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a datagram without its addresses",
+            )),
+        }
+    }
+
+    /// Sends an answer from where the question went.
+    ///
+    /// The source address travels as packet information; the source port is the socket's, which is the port asked.
+    pub fn answer(&self, question: &Question, bytes: &[u8]) -> io::Result<()> {
+        let parts = [IoSlice::new(bytes)];
+        let fd = self.socket.as_fd().as_raw_fd();
+        let sent = match (question.to.ip(), question.from) {
+            (IpAddr::V4(from), SocketAddr::V4(to)) => {
+                let info = libc::in_pktinfo {
+                    ipi_ifindex: 0,
+                    ipi_spec_dst: libc::in_addr {
+                        s_addr: u32::from_ne_bytes(from.octets()),
+                    },
+                    ipi_addr: libc::in_addr { s_addr: 0 },
+                };
+                let control = [ControlMessage::Ipv4PacketInfo(&info)];
+                sendmsg(
+                    fd,
+                    &parts,
+                    &control,
+                    MsgFlags::MSG_DONTWAIT,
+                    Some(&SockaddrIn::from(to)),
+                )?
+            }
+            (IpAddr::V6(from), SocketAddr::V6(to)) => {
+                let info = libc::in6_pktinfo {
+                    ipi6_addr: libc::in6_addr {
+                        s6_addr: from.octets(),
+                    },
+                    ipi6_ifindex: 0,
+                };
+                let control = [ControlMessage::Ipv6PacketInfo(&info)];
+                sendmsg(
+                    fd,
+                    &parts,
+                    &control,
+                    MsgFlags::MSG_DONTWAIT,
+                    Some(&SockaddrIn6::from(to)),
+                )?
+            }
+            _ => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "question and answer of two families",
+                ));
+            }
+        };
+        if sent == bytes.len() {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::WriteZero.into())
+        }
+    }
+}
+
+impl AsRawFd for DatagramDoor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+fn std_address(address: SockaddrStorage) -> Option<SocketAddr> {
+    match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
+        (Some(v4), _) => Some(SocketAddr::V4((*v4).into())),
+        (_, Some(v6)) => Some(SocketAddr::V6((*v6).into())),
+        _ => None,
+    }
+}
+
+/// Begins a connection into a sandbox, from the service address; non-blocking, writable when it is decided.
+///
+/// Transparent, so that the established look-up of the TPROXY rule delivers the replies and no rule is added.
+pub fn dial_in(ns: &Ns, service: IpAddr, to: SocketAddr) -> Result<TcpStream, KernelError> {
+    ns.run(move || {
+        let act = || format!("dialling {to} in a sandbox");
+        let domain = Domain::for_address(to);
+        let socket = Socket::new(
+            domain,
+            Type::STREAM.nonblocking().cloexec(),
+            Some(Protocol::TCP),
+        )
+        .act(act())?;
+        set_transparent(&socket, domain).act(act())?;
+        socket
+            .bind(&SocketAddr::from((service, 0)).into())
+            .act(act())?;
+        match socket.connect(&to.into()) {
+            Ok(()) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            Err(error) => return Err(error).act(act()),
+        }
+        Ok(socket.into())
+    })
+}
+
+/// Keepalive probes: a flow whose peer vanished ends within two minutes of silence and ten minutes idle.
+const KEEPALIVE_IDLE: Duration = Duration::from_mins(8);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
+const KEEPALIVE_RETRIES: u32 = 6;
+
+/// Options of both legs of a relayed flow: no delay, keepalive.
+pub fn tune(socket: &impl AsFd) -> io::Result<()> {
+    let socket = SockRef::from(socket);
+    socket.set_tcp_nodelay(true)?;
+    let probes = TcpKeepalive::new()
+        .with_time(KEEPALIVE_IDLE)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_RETRIES);
+    socket.set_tcp_keepalive(&probes)
+}
+
+/// How long sent data may stay unacknowledged before the connection fails (upstream leg).
+pub fn set_user_timeout(socket: &impl AsFd, timeout: Duration) -> io::Result<()> {
+    SockRef::from(socket).set_tcp_user_timeout(Some(timeout))
+}
+
+/// Makes closing this socket a reset: what the far end did, passed on, and no time-wait entry.
+pub fn reset_on_close(socket: &impl AsFd) -> io::Result<()> {
+    SockRef::from(socket).set_linger(Some(Duration::ZERO))
+}

@@ -1,0 +1,9 @@
+//! Tests in fresh namespaces, as root: what the kernel does, not what we asked of it.
+
+mod connect;
+mod death;
+mod frames;
+mod gate;
+mod lab;
+mod links;
+mod rules;

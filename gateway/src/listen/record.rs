@@ -1,0 +1,147 @@
+//! What doors write down: one open and one close for each flow, one entry for each denial or failure.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+
+use netpolicy::decide::{Denial, Destination, Direction, Heard, Intent};
+use netpolicy::policy::Protocol;
+use netpolicy::reason::Reason;
+
+use super::flow::Origin;
+use crate::network::flows::Flow;
+use crate::record::entry::{Close, DecidedBy, Denied, Entry, Open, Subject};
+use crate::relay::{End, Notes, plain_denial};
+
+impl Origin {
+    /// Who and where, as every entry says it.
+    pub(crate) fn subject(&self, intent: &Intent) -> Subject {
+        Subject {
+            network: self.network.id.clone(),
+            run: self.network.run.clone(),
+            door: self.door,
+            direction: Direction::Egress,
+            protocol: Protocol::Tcp,
+            source: self.source,
+            name: name_of(intent),
+            address: self.addressed(intent),
+            port: intent.port,
+        }
+    }
+
+    /// The address that the sandbox used; through the explicit proxy there is one only if it was written.
+    fn addressed(&self, intent: &Intent) -> Option<std::net::IpAddr> {
+        match (self.door, &intent.to) {
+            (crate::network::flows::Door::Proxy, Destination::Name { .. }) => None,
+            (_, Destination::Address { address, .. }) => Some(*address),
+            (_, Destination::Name { .. }) => Some(self.destination.ip()),
+        }
+    }
+
+    /// Writes a denial. Nothing depends on it: what is denied stays denied when it cannot be written.
+    pub(crate) fn record_denial(&self, intent: &Intent, denial: &Denial, heard: Option<String>) {
+        self.append_denied(
+            Entry::Denial(self.denied(intent, denial, heard)),
+            denial.reason,
+        );
+    }
+
+    /// Writes that a permitted destination failed.
+    pub(crate) fn record_failure(&self, intent: &Intent, reason: Reason) {
+        let entry = Entry::Failure(self.denied(intent, &plain_denial(reason), None));
+        self.append_denied(entry, reason);
+    }
+
+    fn denied(&self, intent: &Intent, denial: &Denial, heard: Option<String>) -> Box<Denied> {
+        let live = self.network.live.load();
+        Box::new(Denied {
+            subject: self.subject(intent),
+            reason: denial.reason,
+            by: DecidedBy::denial(denial),
+            class: denial.class,
+            heard,
+            policy: live.snapshot.hash(),
+            generation: live.generation,
+        })
+    }
+
+    fn append_denied(&self, entry: Entry, reason: Reason) {
+        // a network over its budget still shows that it is, once: the journal folds the rest
+        if self.network.ledger.record().is_err() && reason != Reason::LimitRecords {
+            return;
+        }
+        if let Err(error) = self.ctx.journal.append(entry) {
+            tracing::warn!(sandbox.id = %self.network.id, %reason, %error, "a denial was not recorded");
+        }
+    }
+
+    /// Writes the open record; without it no byte flows.
+    pub(crate) fn record_open(&self, flow: &Flow, local: Option<SocketAddr>) -> Result<(), Reason> {
+        if let Some(local) = local {
+            // The first word stays; there is only one.
+            let _ = flow.local.set(local);
+        }
+        self.network.ledger.record()?;
+        let live = self.network.live.load();
+        let open = Open {
+            flow: flow.id,
+            subject: self.subject(&flow.intent),
+            upstream: flow.upstream,
+            local,
+            class: flow.ground.class(),
+            by: DecidedBy::ground(&flow.ground),
+            policy: flow.ground.hash(),
+            generation: live.generation,
+        };
+        self.ctx.journal.append(Entry::Open(Box::new(open))).map_err(|error| {
+            tracing::warn!(sandbox.id = %self.network.id, %error, "a flow is refused because it cannot be recorded");
+            match error.0.kind() {
+                std::io::ErrorKind::QuotaExceeded => Reason::LimitRecords,
+                _ => Reason::GatewaySealed,
+            }
+        })
+    }
+
+    /// Writes the close record.
+    pub(crate) fn record_close(&self, flow: &Flow, notes: Notes, end: &End, closed_ms: i64) {
+        let close = Close {
+            flow: flow.id,
+            subject: self.subject(&flow.intent),
+            sni: notes.sni,
+            alpn: notes.alpn,
+            http: notes.http,
+            up: flow.up.load(Ordering::Relaxed),
+            down: flow.down.load(Ordering::Relaxed),
+            duration_ms: u64::try_from(closed_ms.saturating_sub(flow.opened_ms)).unwrap_or(0),
+            end: end.label().to_owned(),
+        };
+        if let Err(error) = self.ctx.journal.append(Entry::Close(Box::new(close))) {
+            tracing::warn!(sandbox.id = %self.network.id, flow.id = flow.id, %error, "the end of a flow was not recorded");
+        }
+    }
+}
+
+/// The name an intent is about.
+fn name_of(intent: &Intent) -> Option<String> {
+    match &intent.to {
+        Destination::Name { name, .. }
+        | Destination::Address {
+            heard: Heard::Name { name, .. },
+            ..
+        } => Some(name.to_string()),
+        Destination::Address { bound, .. } => match bound.as_slice() {
+            [name] => Some(name.to_string()),
+            _ => None,
+        },
+    }
+}
+
+/// The destination as a denial says it to the sandbox: what it asked for, nothing it did not say itself.
+pub(crate) fn destination_text(intent: &Intent, heard: Option<&str>) -> String {
+    match (heard, &intent.to) {
+        (Some(heard), _) => format!("{heard}:{}", intent.port),
+        (None, Destination::Name { name, .. }) => format!("{name}:{}", intent.port),
+        (None, Destination::Address { address, .. }) => {
+            SocketAddr::new(*address, intent.port).to_string()
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! From an intent to a permit: look-ups happen only when netpolicy asks for them, and never change what was decided.
+
+use std::net::{IpAddr, SocketAddr};
+
+use netpolicy::decide::{
+    Connect, Denial, Destination, DialPermit, Direction, Heard, Intent, decide_connect,
+};
+use netpolicy::policy::{Protocol, Speaks};
+use netpolicy::reason::Reason;
+
+use crate::context::{Context, now};
+use crate::network::Network;
+
+/// A name and then a heard name: no intent needs more look-ups.
+const MOST_LOOKUPS: usize = 3;
+
+/// Where an intent leads.
+#[derive(Debug)]
+pub(crate) enum Route {
+    /// To an open permit.
+    Dial(DialPermit),
+    /// First the client must be heard.
+    Hear(Speaks),
+    /// Nowhere: a decision.
+    Deny(Denial),
+    /// Nowhere: the name is permitted but has no address now.
+    Unresolvable,
+}
+
+/// What the sandbox addressed, as an intent. `Err`: a pool address that nobody handed out.
+pub(crate) fn intent_to(network: &Network, destination: SocketAddr) -> Intent {
+    let address = destination.ip().to_canonical();
+    let to = match network.leases.find(address) {
+        Some(name) => Destination::Name {
+            name,
+            answers: None,
+        },
+        None => to_address(network, address),
+    };
+    intent(destination.port(), to)
+}
+
+/// An outgoing TCP intent.
+pub(crate) fn intent(port: u16, to: Destination) -> Intent {
+    Intent {
+        direction: Direction::Egress,
+        protocol: Protocol::Tcp,
+        port,
+        to,
+    }
+}
+
+pub(crate) fn to_address(network: &Network, address: IpAddr) -> Destination {
+    Destination::Address {
+        address,
+        bound: network.leases.bound(address),
+        heard: Heard::NotYet,
+    }
+}
+
+/// Decides without looking anything up.
+pub(crate) fn decide(network: &Network, intent: &Intent) -> Connect {
+    match decide_connect(&network.live.load().snapshot, intent, now()) {
+        // the pools are the gateway's, but what the sandbox needs to know is that its lease is not there
+        Connect::Deny(denial)
+            if denial.reason == Reason::AddressGateway && is_synthetic(network, intent) =>
+        {
+            Connect::Deny(Denial {
+                reason: Reason::LeaseUnknown,
+                ..denial
+            })
+        }
+        decided => decided,
+    }
+}
+
+fn is_synthetic(network: &Network, intent: &Intent) -> bool {
+    match &intent.to {
+        Destination::Address { address, .. } => network.leases.in_pool(*address),
+        Destination::Name { .. } => false,
+    }
+}
+
+/// Decides, looks up what may be looked up, and decides again; the answers stay in the intent.
+pub(crate) async fn route(ctx: &Context, network: &Network, intent: &mut Intent) -> Route {
+    for _ in 0..MOST_LOOKUPS {
+        let name = match decide(network, intent) {
+            Connect::Dial(permit) => return Route::Dial(permit),
+            Connect::Hear(speaks) => return Route::Hear(speaks),
+            Connect::Deny(denial) => return Route::Deny(denial),
+            Connect::LookUp(name) => name,
+        };
+        // boxed: a look-up holds packets, and a flow that waits for its client would carry them for ever
+        match Box::pin(ctx.resolver.addresses(&name)).await {
+            Ok(addresses) if !addresses.is_empty() => answer(intent, addresses),
+            Ok(_) => return Route::Unresolvable,
+            Err(error) => {
+                tracing::debug!(destination.name = %name, %error, "a permitted name has no address");
+                return Route::Unresolvable;
+            }
+        }
+    }
+    Route::Unresolvable
+}
+
+fn answer(intent: &mut Intent, addresses: Vec<IpAddr>) {
+    match &mut intent.to {
+        Destination::Name { answers, .. }
+        | Destination::Address {
+            heard: Heard::Name { answers, .. },
+            ..
+        } => {
+            *answers = Some(addresses);
+        }
+        Destination::Address { .. } => {}
+    }
+}

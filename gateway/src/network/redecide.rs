@@ -1,0 +1,47 @@
+//! Deciding a live flow again: under another policy, or under other address classes.
+//!
+//! Nothing is looked up and nothing is assumed: a flow stays only if the decision that let it in comes out the same way
+//! from what was known then (its intent with the answers, and what its bytes said), for exactly the address that it is
+//! connected to. A flow that only further questions could save is cut; its program may connect again and be decided
+//! afresh. Costs microseconds a flow.
+
+use std::sync::PoisonError;
+
+use netpolicy::decide::{Connect, Direction, Snapshot, decide_bytes, decide_connect};
+use netpolicy::ids::UnixSeconds;
+use netpolicy::reason::Reason;
+
+use super::Network;
+use super::flows::Flow;
+
+/// Whether a flow would be permitted as it is now.
+pub fn still_permitted(snapshot: &Snapshot, flow: &Flow, now: UnixSeconds) -> bool {
+    let Connect::Dial(permit) = decide_connect(snapshot, &flow.intent, now) else {
+        return false;
+    };
+    let same_address = permit
+        .addresses()
+        .iter()
+        .any(|a| a.to_canonical() == flow.upstream.ip().to_canonical());
+    if !same_address && flow.intent.direction == Direction::Egress {
+        return false;
+    }
+    let evidence = flow.evidence.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*evidence {
+        None => true,
+        Some(said) => decide_bytes(snapshot, permit.ground(), said, now).is_ok(),
+    }
+}
+
+/// Cuts the flows of a network that its policy no longer permits; returns how many.
+pub fn cut_forbidden(network: &Network, now: UnixSeconds) -> usize {
+    let live = network.live.load();
+    let forbidden = |flow: &&std::sync::Arc<Flow>| {
+        !flow.cut.is_cancelled() && !still_permitted(&live.snapshot, flow, now)
+    };
+    let all = network.flows.all();
+    all.iter()
+        .filter(forbidden)
+        .map(|flow| flow.end(Reason::PolicySuperseded))
+        .count()
+}

@@ -1,0 +1,285 @@
+//! Posture: whether anything may pass at all.
+//!
+//! | state | doors | kernel rules | label |
+//! |---|---|---|---|
+//! | sealed (cause) | deny everything with `gateway_sealed` | sealed: broker and DNS denials only | Not enforced |
+//! | enforcing (n) | decide | enforcing | Private networks blocked |
+//!
+//! Entering a state applies its ruleset; failing to apply is itself a cause to be sealed. Doors close first and open
+//! last: sealing publishes `false` before it touches the kernel, enforcing publishes `true` after the kernel was read
+//! back and the probe came out right. What differs from what was asked seals; then the sealed rules are verified, the
+//! difference repaired, the rules in force applied again, read back, and the next generation begins.
+//! Owns no schedule of its own beyond [`Posture::keep`]. Failure stance: sealed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+
+use crate::context::now_ms;
+use crate::control::api::PostureView;
+use crate::kernel::{Enforcer, KernelError};
+use crate::network::registry::Registry;
+use crate::record::{Entry, Journal};
+
+/// How often the kernel is compared with what was asked, beside whenever it says that something changed.
+const LOOK: Duration = Duration::from_secs(2);
+/// How soon a repair that failed is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Label of an enforcing gateway.
+pub const BLOCKED: &str = "Private networks blocked";
+/// Label of a sealed one.
+pub const NOT_ENFORCED: &str = "Not enforced";
+
+/// Why the gateway is sealed, and what to do about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cause {
+    /// What is wrong.
+    pub text: String,
+    /// The command or change that fixes it.
+    pub hint: String,
+}
+
+impl Cause {
+    /// A cause.
+    pub fn new(text: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            hint: hint.into(),
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum State {
+    Sealed(Cause),
+    Enforcing,
+}
+
+#[derive(Debug)]
+struct Now {
+    state: State,
+    generation: u64,
+    since_ms: i64,
+    /// Causes that stay until whoever set them takes them back (a broken floor, a foreign namespace).
+    standing: Option<Cause>,
+}
+
+/// The state machine. One for each gateway.
+#[derive(Debug)]
+pub struct Posture {
+    enforcer: Enforcer,
+    journal: Arc<Journal>,
+    open: watch::Sender<bool>,
+    now: Mutex<Now>,
+    /// Held while the kernel is being changed, so that a repair and a look never meet.
+    acting: Mutex<()>,
+    wake: Notify,
+    notes: Vec<String>,
+}
+
+impl Posture {
+    /// Begins sealed; opening the enforcer has applied the sealed rules already.
+    pub fn new(
+        enforcer: Enforcer,
+        journal: Arc<Journal>,
+        open: watch::Sender<bool>,
+        notes: Vec<String>,
+    ) -> Self {
+        let state = State::Sealed(Cause::new("the gateway is starting", "wait a moment"));
+        let now = Mutex::new(Now {
+            state,
+            generation: 0,
+            since_ms: now_ms(),
+            standing: None,
+        });
+        Self {
+            enforcer,
+            journal,
+            open,
+            now,
+            acting: Mutex::default(),
+            wake: Notify::new(),
+            notes,
+        }
+    }
+
+    /// As people and programs see it.
+    pub fn view(&self) -> PostureView {
+        let now = self.now();
+        let (state, label, cause) = match &now.state {
+            State::Sealed(cause) => ("sealed", NOT_ENFORCED, Some(cause)),
+            State::Enforcing => ("enforcing", BLOCKED, None),
+        };
+        PostureView {
+            state: state.to_owned(),
+            label: label.to_owned(),
+            cause: cause.map(|c| c.text.clone()),
+            hint: cause.map(|c| c.hint.clone()),
+            generation: now.generation,
+            since_ms: now.since_ms,
+            notes: self.notes.clone(),
+        }
+    }
+
+    /// Something may have changed: look now.
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Seals until [`Posture::release`]: for causes that no repair of the kernel removes.
+    pub fn hold(&self, cause: Cause) {
+        self.now().standing = Some(cause.clone());
+        let _acting = self.act();
+        self.seal(cause);
+    }
+
+    /// Takes a standing cause back; the next look enforces again.
+    pub fn release(&self) {
+        if self.now().standing.take().is_some() {
+            self.wake();
+        }
+    }
+
+    /// Compares, seals, repairs and enforces, as far as needed. Blocks for milliseconds.
+    pub fn look(&self, registry: &Arc<Registry>, probe: &dyn Fn() -> Result<(), Cause>) {
+        let _acting = self.act();
+        let standing = self.now().standing.clone();
+        if let Some(cause) = standing {
+            return self.seal(cause);
+        }
+        let enforcing = self.now().state == State::Enforcing;
+        match self.enforcer.verify() {
+            Ok(Ok(())) if enforcing => return,
+            Ok(Ok(())) => {}
+            Ok(Err(mismatch)) => self.seal(Cause::new(
+                mismatch.to_string(),
+                "Sallyport repairs this by itself; find out who changed it",
+            )),
+            Err(error) => return self.seal(broken(&error)),
+        }
+        match self.enforce(registry, probe) {
+            Ok(()) => self.opened(),
+            Err(cause) => self.seal(cause),
+        }
+    }
+
+    /// From sealed to enforcing: nothing opens before all of it held.
+    fn enforce(
+        &self,
+        registry: &Arc<Registry>,
+        probe: &dyn Fn() -> Result<(), Cause>,
+    ) -> Result<(), Cause> {
+        let broken = |error: KernelError| broken(&error);
+        self.enforcer
+            .apply(crate::kernel::Posture::Sealed)
+            .map_err(broken)?;
+        self.enforcer.repair().map_err(broken)?;
+        let lost = registry
+            .drop_lost()
+            .map_err(|e| Cause::new(e.to_string(), "restart the gateway"))?;
+        if !lost.is_empty() {
+            tracing::error!(networks = ?lost, "links were deleted by somebody else; their networks are gone");
+        }
+        self.enforcer
+            .apply(crate::kernel::Posture::Enforcing)
+            .map_err(broken)?;
+        match self.enforcer.verify().map_err(broken)? {
+            Ok(()) => probe(),
+            Err(mismatch) => Err(Cause::new(
+                mismatch.to_string(),
+                "find out who keeps changing it: `sallyport gateway rules`",
+            )),
+        }
+    }
+
+    fn opened(&self) {
+        let generation = {
+            let mut now = self.now();
+            now.state = State::Enforcing;
+            now.generation += 1;
+            now.since_ms = now_ms();
+            now.generation
+        };
+        self.record(BLOCKED, "", generation);
+        tracing::info!(generation, "enforcing");
+        self.open.send_replace(true);
+    }
+
+    /// Doors first, then the kernel. Idempotent.
+    fn seal(&self, cause: Cause) {
+        self.open.send_replace(false);
+        let (news, generation) = {
+            let mut now = self.now();
+            let news = now.state != State::Sealed(cause.clone());
+            if news {
+                now.state = State::Sealed(cause.clone());
+                now.since_ms = now_ms();
+            }
+            (news, now.generation)
+        };
+        if let Err(error) = self.enforcer.apply(crate::kernel::Posture::Sealed) {
+            // Nothing is open anyway: without rules the namespace forwards nothing, and the doors deny.
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the sealed rules could not be applied"
+            );
+        }
+        if news {
+            tracing::error!(cause = %cause.text, "sealed");
+            self.record(NOT_ENFORCED, &cause.text, generation);
+        }
+    }
+
+    fn record(&self, label: &str, cause: &str, generation: u64) {
+        let entry = Entry::Posture {
+            state: label.to_owned(),
+            cause: cause.to_owned(),
+            generation,
+        };
+        if let Err(error) = self.journal.append(entry) {
+            tracing::error!(%error, "a change of posture was not recorded");
+        }
+    }
+
+    /// Looks on a schedule and whenever woken, until cancelled.
+    pub async fn keep(
+        self: Arc<Self>,
+        registry: Arc<Registry>,
+        probe: Arc<dyn Fn() -> Result<(), Cause> + Send + Sync>,
+    ) {
+        loop {
+            let (posture, registry, probe) = (self.clone(), registry.clone(), probe.clone());
+            let looked =
+                tokio::task::spawn_blocking(move || posture.look(&registry, &*probe)).await;
+            if looked.is_err() {
+                // The runtime is ending, or the look panicked: either way nothing vouches for the rules.
+                self.open.send_replace(false);
+            }
+            let pause = if *self.open.borrow() { LOOK } else { RETRY };
+            tokio::select! {
+                () = self.wake.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    fn now(&self) -> std::sync::MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn act(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.acting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn broken(error: &KernelError) -> Cause {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        text = format!("{text}: {inner}");
+        source = inner.source();
+    }
+    Cause::new(text, "sallyport doctor")
+}

@@ -1,0 +1,17 @@
+//! Moves the bytes of flows that may be relayed, and mirrors how they end.
+//!
+//! [`pump`] moves one direction (small pieces through a scratch buffer of the thread, bulk by splice through a lent
+//! pipe), [`stream`] runs both directions of a `tls` or `any` flow, [`http`] one request after the other. Nothing is
+//! forwarded before `decide_bytes` minted its permit, and then exactly the bytes that were inspected. An idle flow holds
+//! two descriptors and no buffer. FIN is passed on as FIN, a reset or time-out as a reset.
+
+pub mod http;
+mod lane;
+pub mod pipes;
+mod pump;
+pub mod stream;
+
+pub use lane::{End, Lane, Notes, Refusal, Waits, heard, plain_denial};
+pub(crate) use pump::{reset, send};
+pub use stream::Early;
+pub(crate) use stream::read_more;

@@ -1,0 +1,196 @@
+//! Moves one direction of a flow until its end.
+//!
+//! Small pieces take one read and one write through a scratch buffer that belongs to the thread; a read that fills it
+//! means bulk, and bulk is spliced until the sender pauses. Bytes are counted before they are forwarded, so a budget is
+//! never exceeded by what was passed on.
+
+use std::cell::RefCell;
+use std::io;
+use std::time::Duration;
+
+use rustix::pipe::{SpliceFlags, splice};
+use socket2::SockRef;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use super::lane::{End, Lane, Way};
+use super::pipes::Lent;
+
+/// One read of a small piece; larger ones are bulk.
+const SCRATCH: usize = 16 * 1024;
+
+thread_local! {
+    static BUFFER: RefCell<Box<[u8; SCRATCH]>> = RefCell::new(Box::new([0; SCRATCH]));
+}
+
+/// Why a direction stopped.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The sender is done and the receiver has been told.
+    Finished,
+    /// Reading failed: whoever sends is dead.
+    ReadFailed,
+    /// Writing failed: whoever receives is dead, but may have sent something before.
+    WriteFailed,
+    /// A budget or a decision ended the flow.
+    End(End),
+}
+
+impl From<End> for Stop {
+    fn from(end: End) -> Self {
+        Self::End(end)
+    }
+}
+
+/// Moves everything from one socket to the other.
+pub(super) async fn pump(from: &TcpStream, to: &TcpStream, way: Way, lane: &Lane<'_>) -> Stop {
+    loop {
+        match piece(from, to, way, lane).await {
+            Ok(Moved::Some) => {}
+            Ok(Moved::Bulk) => {
+                if let Err(stop) = bulk(from, to, way, lane).await {
+                    return stop;
+                }
+            }
+            Ok(Moved::End) => return finish(to),
+            Err(stop) => return stop,
+        }
+    }
+}
+
+/// Passes a FIN on.
+pub(super) fn finish(to: &TcpStream) -> Stop {
+    match SockRef::from(to).shutdown(std::net::Shutdown::Write) {
+        // the other side may be gone already: then its own direction says so
+        Ok(()) => Stop::Finished,
+        Err(_) => Stop::WriteFailed,
+    }
+}
+
+/// Closing this socket from now on sends a reset.
+pub(crate) fn reset(stream: &TcpStream) {
+    if let Err(error) = SockRef::from(stream).set_linger(Some(Duration::ZERO)) {
+        tracing::debug!(%error, "a socket is closed without a reset");
+    }
+}
+
+/// Writes everything.
+pub(crate) async fn send(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match to.try_write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => to.writable().await?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+enum Moved {
+    Some,
+    Bulk,
+    End,
+}
+
+async fn piece(from: &TcpStream, to: &TcpStream, way: Way, lane: &Lane<'_>) -> Result<Moved, Stop> {
+    from.readable().await.map_err(|_| Stop::ReadFailed)?;
+    // no await while the thread's buffer is borrowed
+    let read = BUFFER.with_borrow_mut(|buffer| {
+        let read = match from.try_read(buffer.as_mut_slice()) {
+            Ok(read) => read,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                return Ok(None);
+            }
+            Err(_) => return Err(Stop::ReadFailed),
+        };
+        let pause = lane.count(way, read)?;
+        let bytes = buffer.get(..read).unwrap_or_default();
+        let written = match to.try_write(bytes) {
+            Ok(written) => written,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                0
+            }
+            Err(_) if read == 0 => 0,
+            Err(_) => return Err(Stop::WriteFailed),
+        };
+        Ok(Some((
+            read,
+            pause,
+            bytes.get(written..).unwrap_or_default().to_vec(),
+        )))
+    })?;
+    let Some((read, pause, rest)) = read else {
+        return Ok(Moved::Some);
+    };
+    send(to, &rest).await.map_err(|_| Stop::WriteFailed)?;
+    wait(pause).await;
+    Ok(match read {
+        0 => Moved::End,
+        SCRATCH => Moved::Bulk,
+        _ => Moved::Some,
+    })
+}
+
+pub(super) async fn wait(pause: Duration) {
+    if !pause.is_zero() {
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Splices until the sender pauses.
+async fn bulk(from: &TcpStream, to: &TcpStream, way: Way, lane: &Lane<'_>) -> Result<(), Stop> {
+    let Some(mut lent) = Lent::take(&lane.network.ledger, &lane.ctx.ceilings) else {
+        return Ok(());
+    };
+    loop {
+        let Some(write_end) = lent.write_end() else {
+            return Ok(());
+        };
+        let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
+        let read = from.try_io(Interest::READABLE, || {
+            splice(from, None, write_end, None, Lent::capacity(), flags).map_err(io::Error::from)
+        });
+        let read = match read {
+            // nothing now, or the end: the small path meets it again
+            Ok(0) => return Ok(()),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                return Ok(());
+            }
+            Ok(read) => read,
+            Err(_) => return Err(Stop::ReadFailed),
+        };
+        lent.add(read);
+        let pause = lane.count(way, read)?;
+        while lent.held() > 0 {
+            let held = lent.held();
+            let Some(read_end) = lent.read_end() else {
+                return Ok(());
+            };
+            let moved = to
+                .async_io(Interest::WRITABLE, || {
+                    splice(read_end, None, to, None, held, flags).map_err(io::Error::from)
+                })
+                .await
+                .map_err(|_| Stop::WriteFailed)?;
+            lent.remove(moved);
+        }
+        wait(pause).await;
+    }
+}

@@ -1,0 +1,257 @@
+//! Both directions of a `tls` or `any` flow.
+//!
+//! `tls`: nothing moves until the ClientHello is read and permitted. `any`: the server is heard at once, so protocols in
+//! which it speaks first are not delayed; the client's first bytes are held only as long as they may become a ClientHello
+//! or a request head, whose name must agree. Where the far end speaks before the client, its permit is decided on opaque
+//! bytes, and the client's bytes are still decided when they come.
+
+use netpolicy::decide::Evidence;
+use netpolicy::policy::Speaks;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::lane::{End, Lane, Notes, Refusal, Way};
+use super::pump::{Stop, finish, pump, send, wait};
+use crate::detect::{Language, Seen, Sight, Sniffer};
+
+/// Bytes that were read before the relay began, and what they are if that is known.
+#[derive(Debug, Default)]
+pub struct Early {
+    /// Read from the client, not forwarded yet.
+    pub bytes: Vec<u8>,
+    /// What they are.
+    pub seen: Option<Box<Seen>>,
+    /// The client will send no more.
+    pub ended: bool,
+}
+
+/// Runs a flow to its end.
+pub async fn run(
+    lane: Lane<'_>,
+    client: &TcpStream,
+    server: &TcpStream,
+    early: Early,
+    notes: &mut Notes,
+) -> End {
+    let (opened, open) = watch::channel(false);
+    let up = upward(
+        &lane,
+        client,
+        server,
+        Upward {
+            early,
+            opened,
+            notes,
+        },
+    );
+    let down = downward(&lane, client, server, open);
+    tokio::select! {
+        end = both(up, down, &lane) => end,
+        end = silence(&lane) => end,
+    }
+}
+
+/// Both directions of a flow whose bytes are decided already.
+pub(super) async fn pass(lane: &Lane<'_>, client: &TcpStream, server: &TcpStream) -> End {
+    both(
+        pump(client, server, Way::Up, lane),
+        pump(server, client, Way::Down, lane),
+        lane,
+    )
+    .await
+}
+
+/// Waits for both directions and mirrors how they stopped.
+async fn both(
+    up: impl Future<Output = Stop>,
+    down: impl Future<Output = Stop>,
+    lane: &Lane<'_>,
+) -> End {
+    tokio::pin!(up, down);
+    let (first, way) = tokio::select! {
+        stop = &mut up => (stop, Way::Up),
+        stop = &mut down => (stop, Way::Down),
+    };
+    let closed = match (first, way) {
+        (Stop::End(end), _) => return end,
+        (Stop::ReadFailed, _) => return End::Reset,
+        (Stop::WriteFailed, Way::Up) => return drain(down, lane).await,
+        (Stop::WriteFailed, Way::Down) => return drain(up, lane).await,
+        (Stop::Finished, Way::Up) => End::ClientClosed,
+        (Stop::Finished, Way::Down) => End::ServerClosed,
+    };
+    let second = match way {
+        Way::Up => down.await,
+        Way::Down => up.await,
+    };
+    match second {
+        Stop::Finished => closed,
+        Stop::End(end) => end,
+        Stop::ReadFailed | Stop::WriteFailed => End::Reset,
+    }
+}
+
+/// A dead receiver may have said something before it died (an HTTP server that answers early and closes): that is
+/// still delivered, then both sides are reset.
+async fn drain(other: impl Future<Output = Stop>, lane: &Lane<'_>) -> End {
+    match timeout(lane.waits.drain, other).await {
+        Ok(Stop::End(end)) => end,
+        Ok(Stop::Finished | Stop::ReadFailed | Stop::WriteFailed) | Err(_) => End::Reset,
+    }
+}
+
+async fn silence(lane: &Lane<'_>) -> End {
+    use std::sync::atomic::Ordering::Relaxed;
+    tokio::time::sleep(lane.waits.silent).await;
+    if lane.flow.up.load(Relaxed) == 0 && lane.flow.down.load(Relaxed) == 0 {
+        return End::Idle;
+    }
+    std::future::pending().await
+}
+
+struct Upward<'n> {
+    early: Early,
+    opened: watch::Sender<bool>,
+    notes: &'n mut Notes,
+}
+
+async fn upward(
+    lane: &Lane<'_>,
+    client: &TcpStream,
+    server: &TcpStream,
+    mut own: Upward<'_>,
+) -> Stop {
+    let speaks = lane.flow.ground.speaks();
+    let seen = match own.early.seen.take() {
+        Some(seen) => *seen,
+        None => match first_bytes(client, speaks, lane, &mut own.early).await {
+            Ok(seen) => seen,
+            Err(stop) => return stop,
+        },
+    };
+    own.notes.hello(seen.hello.as_ref());
+    if let Some(Ok(head)) = &seen.head {
+        own.notes.http = Some((head.method.clone(), head.path_without_query().to_owned()));
+    }
+    if let Err(denial) = lane.decide(&seen.evidence) {
+        return Stop::End(End::Denied(Box::new(Refusal::new(
+            denial,
+            seen.language,
+            &seen.evidence,
+        ))));
+    }
+    let pause = match lane.count(Way::Up, own.early.bytes.len()) {
+        Ok(pause) => pause,
+        Err(end) => return Stop::End(end),
+    };
+    if send(server, &own.early.bytes).await.is_err() {
+        own.opened.send_replace(true);
+        return Stop::WriteFailed;
+    }
+    own.opened.send_replace(true);
+    let ended = own.early.ended;
+    drop(own);
+    wait(pause).await;
+    if ended {
+        finish(server)
+    } else {
+        pump(client, server, Way::Up, lane).await
+    }
+}
+
+/// Reads until the first bytes are known for what they are.
+async fn first_bytes(
+    client: &TcpStream,
+    speaks: Speaks,
+    lane: &Lane<'_>,
+    early: &mut Early,
+) -> Result<Seen, Stop> {
+    let mut sniffer = Sniffer::new(speaks);
+    let mut deadline = (speaks != Speaks::Any || !early.bytes.is_empty())
+        .then(|| Instant::now() + lane.waits.head);
+    loop {
+        if !early.bytes.is_empty()
+            && let Sight::Seen(seen) = sniffer.advance(&early.bytes)
+        {
+            return Ok(*seen);
+        }
+        if early.ended {
+            return Ok(sniffer.give_up(&early.bytes));
+        }
+        let read = read_more(client, &mut early.bytes);
+        let read = match deadline {
+            None => read.await,
+            Some(deadline) => match timeout_at(deadline, read).await {
+                Ok(read) => read,
+                Err(_) => return Ok(late(speaks, sniffer, &early.bytes)),
+            },
+        };
+        match read {
+            Ok(0) => early.ended = true,
+            Ok(_) => deadline = deadline.or_else(|| Some(Instant::now() + lane.waits.head)),
+            Err(_) => return Err(Stop::ReadFailed),
+        }
+    }
+}
+
+/// A `tls` flow without a whole hello in time is malformed also when nothing came.
+fn late(speaks: Speaks, mut sniffer: Sniffer, bytes: &[u8]) -> Seen {
+    let seen = sniffer.give_up(bytes);
+    match (speaks, &seen.evidence) {
+        (Speaks::Tls, Evidence::Opaque) => Seen {
+            evidence: Evidence::TlsMalformed,
+            language: Language::Other,
+            ..seen
+        },
+        _ => seen,
+    }
+}
+
+/// Appends what one read gives.
+pub(crate) async fn read_more(stream: &TcpStream, bytes: &mut Vec<u8>) -> std::io::Result<usize> {
+    loop {
+        stream.readable().await?;
+        bytes.reserve(4096);
+        match stream.try_read_buf(bytes) {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted
+                ) => {}
+            read => return read,
+        }
+    }
+}
+
+async fn downward(
+    lane: &Lane<'_>,
+    client: &TcpStream,
+    server: &TcpStream,
+    mut open: watch::Receiver<bool>,
+) -> Stop {
+    let speaks_first = async {
+        match lane.flow.ground.speaks() {
+            Speaks::Tls | Speaks::Http => std::future::pending().await,
+            Speaks::Any => server.peek(&mut [0]).await.map(drop),
+        }
+    };
+    let permitted = async {
+        // the sender lives in `upward`: when it is gone the flow is over
+        open.wait_for(|open| *open).await.is_ok()
+    };
+    tokio::pin!(permitted);
+    let first = tokio::select! {
+        biased;
+        open = &mut permitted => if open { None } else { return std::future::pending().await },
+        readable = speaks_first => Some(readable),
+    };
+    match first {
+        None => {}
+        Some(Err(_)) => return Stop::ReadFailed,
+        // nothing of the client is known yet; if that does not suffice, its bytes must come first
+        Some(Ok(())) if lane.decide_opaque().is_ok() || permitted.await => {}
+        Some(Ok(())) => return std::future::pending().await,
+    }
+    pump(server, client, Way::Down, lane).await
+}

@@ -1,0 +1,171 @@
+//! Which addresses are the machine's own and which prefixes are near, followed live.
+//!
+//! Owns: a subscription to address and route changes of the namespace that the gateway was started in, and the last
+//! whole picture of it. Refuses to own: classes (netpolicy), NAT64 prefixes (learnt by DNS).
+//! Invariants: a picture is always a whole dump, never a sum of notices, so a lost notice costs a dump and nothing else.
+//! Failure stance: when the picture cannot be refreshed the last one stays, the error goes to the caller, who seals.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use futures_util::TryStreamExt;
+use ipnet::IpNet;
+use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteType};
+use rtnetlink::{MulticastGroup, RouteMessageBuilder};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::watch;
+
+use crate::kernel::KernelError;
+use crate::kernel::error::Act;
+use crate::kernel::monitor::{self, Subscription};
+use crate::kernel::netns::{Ns, route_here};
+use crate::kernel::ready::watch as watch_socket;
+use crate::kernel::survey::{Survey, survey};
+
+/// What the uplink looks like now.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct UplinkView {
+    /// Every address of every interface: the machine itself.
+    pub addresses: BTreeSet<IpAddr>,
+    /// Prefixes that are on a link or routed more closely than by a default route.
+    pub prefixes: BTreeSet<IpNet>,
+}
+
+/// Shortest prefixes that count as near; wider ones are split default routes (a VPN's `0.0.0.0/1`).
+const WIDEST4: u8 = 8;
+const WIDEST6: u8 = 20;
+
+const GROUPS: [MulticastGroup; 4] = [
+    MulticastGroup::Ipv4Ifaddr,
+    MulticastGroup::Ipv6Ifaddr,
+    MulticastGroup::Ipv4Route,
+    MulticastGroup::Ipv6Route,
+];
+
+/// Keeps an [`UplinkView`] current.
+#[derive(Debug)]
+pub struct Follower {
+    ns: Ns,
+    notices: AsyncFd<Subscription>,
+    view: watch::Sender<UplinkView>,
+}
+
+impl Follower {
+    /// Subscribes in a namespace, then takes the first picture: what changes in between is noticed. Blocks for
+    /// milliseconds; needs the runtime's context for readiness.
+    pub fn open(ns: Ns) -> Result<(Self, watch::Receiver<UplinkView>), KernelError> {
+        let socket = ns.run(|| monitor::subscribe(&GROUPS))?;
+        let notices = watch_socket(socket).act("waiting for routing changes")?;
+        let (view, receiver) = watch::channel(look(&ns)?);
+        Ok((Self { ns, notices, view }, receiver))
+    }
+
+    /// Follows until the picture cannot be refreshed. A critical task: its end must seal the gateway.
+    pub async fn run(self) -> Result<(), KernelError> {
+        loop {
+            let mut ready = self
+                .notices
+                .readable()
+                .await
+                .act("waiting for routing changes")?;
+            // One dump answers all notices that have come, and also those that were lost.
+            discard(self.notices.get_ref()).act("reading routing changes")?;
+            ready.clear_ready();
+            let ns = self.ns.duplicate()?;
+            let seen = tokio::task::spawn_blocking(move || look(&ns)).await;
+            let seen = seen
+                .map_err(io::Error::other)
+                .act("looking at the uplink")??;
+            self.view.send_if_modified(|view| {
+                let changed = *view != seen;
+                *view = seen;
+                changed
+            });
+        }
+    }
+}
+
+/// The whole picture now. Blocks for milliseconds.
+pub fn look(ns: &Ns) -> Result<UplinkView, KernelError> {
+    let seen = ns.route(|handle| async move { survey(&handle).await })?;
+    Ok(view(&seen))
+}
+
+fn view(seen: &Survey) -> UplinkView {
+    let addresses = seen.addresses.iter().map(|a| a.address).collect();
+    let on_link = seen
+        .addresses
+        .iter()
+        .filter_map(|a| IpNet::new(a.address, a.prefix).ok());
+    let routed = seen
+        .routes
+        .iter()
+        .filter(|r| r.kind == RouteType::Unicast)
+        .filter_map(|r| {
+            let to = r.to?;
+            IpNet::new(to, r.prefix).ok()
+        });
+    let near = |net: &IpNet| match net {
+        IpNet::V4(net) => net.prefix_len() >= WIDEST4,
+        IpNet::V6(net) => net.prefix_len() >= WIDEST6,
+    };
+    UplinkView {
+        addresses,
+        prefixes: on_link
+            .chain(routed)
+            .map(|net| net.trunc())
+            .filter(near)
+            .collect(),
+    }
+}
+
+fn discard(socket: &Subscription) -> io::Result<()> {
+    monitor::drain(socket, |_| None, &mut Vec::new())
+}
+
+/// Whether the kernel would deliver packets for this address to the machine itself: asked at dial time, so that an
+/// address which came a moment ago counts. Blocks for a millisecond; a destination without a route is not local.
+pub fn is_local(ns: &Ns, address: IpAddr) -> Result<bool, KernelError> {
+    ns.run(move || {
+        route_here(|handle| async move {
+            let request = match address {
+                IpAddr::V4(to) => RouteMessageBuilder::<Ipv4Addr>::new()
+                    .destination_prefix(to, 32)
+                    .build(),
+                IpAddr::V6(to) => RouteMessageBuilder::<Ipv6Addr>::new()
+                    .destination_prefix(to, 128)
+                    .build(),
+            };
+            match handle.route().get(request).execute().try_next().await {
+                Ok(found) => Ok(found.is_some_and(|message| leads_here(&message))),
+                Err(rtnetlink::Error::NetlinkError(error))
+                    if matches!(
+                        -error.raw_code(),
+                        libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EINVAL
+                    ) =>
+                {
+                    Ok(false)
+                }
+                Err(error) => Err(error).act(format!("asking for the route to {address}")),
+            }
+        })
+    })
+}
+
+/// Local, broadcast and anycast addresses of our own all end at this machine; so does anything over loopback.
+fn leads_here(message: &RouteMessage) -> bool {
+    matches!(
+        message.header.kind,
+        RouteType::Local | RouteType::Broadcast | RouteType::Anycast
+    ) || message
+        .attributes
+        .iter()
+        .any(|a| matches!(a, RouteAttribute::Oif(LOOPBACK)))
+}
+
+/// `LOOPBACK_IFINDEX`
+const LOOPBACK: u32 = 1;
+
+#[cfg(test)]
+mod tests;

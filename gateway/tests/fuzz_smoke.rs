@@ -1,0 +1,173 @@
+//! Two seconds of each fuzz target of the TCP doors: seeds first, then seeded mutations of them.
+//!
+//! The seed of the generator is fixed, so a failure repeats; the offending bytes are printed with it. The same bodies run
+//! under libFuzzer for as long as somebody likes (`cargo fuzz run client_hello` in `gateway`).
+#![expect(
+    clippy::indexing_slicing,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a wrong input should fail the test loudly"
+)]
+
+#[path = "../fuzz/targets/client_hello.rs"]
+mod client_hello;
+#[path = "../fuzz/targets/http_head.rs"]
+mod http_head;
+#[path = "../fuzz/targets/proxy_request.rs"]
+mod proxy_request;
+#[path = "../fuzz/targets/syn_gate.rs"]
+mod syn_gate;
+
+use std::panic::catch_unwind;
+use std::time::{Duration, Instant};
+
+const FOR: Duration = Duration::from_secs(2);
+
+/// xorshift: repeatable, and good enough to choose bytes.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % bound.max(1) as u64).expect("below a usize")
+    }
+
+    fn byte(&mut self) -> u8 {
+        u8::try_from(self.below(256)).expect("below 256")
+    }
+}
+
+fn run(target: &str, seeds: &[Vec<u8>], telling: &[u8], body: fn(&[u8])) {
+    let check = |input: &[u8]| {
+        assert!(
+            catch_unwind(|| body(input)).is_ok(),
+            "target {target} fails for b\"{}\"",
+            input.escape_ascii()
+        );
+    };
+    seeds.iter().for_each(|seed| check(seed));
+    let (mut random, began, mut runs) = (Random(0x5a11), Instant::now(), 0);
+    while began.elapsed() < FOR {
+        check(&mutated(seeds, telling, &mut random));
+        runs += 1;
+    }
+    assert!(runs > 500, "{target} managed only {runs} inputs");
+}
+
+/// One to six edits of a seed: flip, replace, insert, remove, repeat a part, or splice with another seed.
+fn mutated(seeds: &[Vec<u8>], telling: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut input = seeds[random.below(seeds.len())].clone();
+    for _ in 0..=random.below(6) {
+        let at = random.below(input.len() + 1);
+        let byte = if random.below(2) == 0 {
+            random.byte()
+        } else {
+            telling[random.below(telling.len())]
+        };
+        match random.below(7) {
+            0 if at < input.len() => input[at] ^= 1 << random.below(8),
+            1 if at < input.len() => input[at] = byte,
+            2 => input.insert(at, byte),
+            3 => drop(input.drain(at..(at + random.below(8)).min(input.len()))),
+            4 if input.len() < 4096 => input.extend_from_within(at..),
+            5 => input.truncate(at),
+            _ => {
+                let other = &seeds[random.below(seeds.len())];
+                input.truncate(at);
+                input.extend_from_slice(&other[random.below(other.len() + 1)..]);
+            }
+        }
+    }
+    input
+}
+
+fn captured(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let byte = |pair: &[u8]| {
+        u8::from_str_radix(std::str::from_utf8(pair).expect("ascii"), 16).expect("hex")
+    };
+    std::iter::once(128)
+        .chain(digits.chunks_exact(2).map(byte))
+        .collect()
+}
+
+#[test]
+fn any_bytes_are_a_hello_or_not() {
+    let seeds = [
+        captured(include_str!("hellos/openssl.hex")),
+        captured(include_str!("hellos/openssl-tls12.hex")),
+        captured(include_str!("hellos/openssl-noname.hex")),
+        captured(include_str!("hellos/curl.hex")),
+        captured(include_str!("hellos/node.hex")),
+    ];
+    run(
+        "client_hello",
+        &seeds,
+        &[0, 1, 3, 16, 22, 23, 0x80, 0xff],
+        client_hello::run,
+    );
+}
+
+fn requests() -> Vec<Vec<u8>> {
+    [
+        &b"\x80GET /a?b HTTP/1.1\r\nHost: ok.net\r\n\r\n"[..],
+        b"\x80POST http://ok.net:80/x HTTP/1.1\r\nHost: ok.net\r\nContent-Length: 5\r\n\r\nhello",
+        b"\x80POST / HTTP/1.1\r\nHost: ok.net\r\nTransfer-Encoding: chunked\r\n\r\n5;x\r\nhello\r\n0\r\nA: b\r\n\r\n",
+        b"\x805;x\r\nhello\r\n10\r\n0123456789abcdef\r\n0\r\nA: b\r\n\r\n",
+        b"\x80CONNECT ok.net:443 HTTP/1.1\r\nHost: ok.net:443\r\n\r\n",
+        b"\x80GET http://[2001:db8::1]/ HTTP/1.0\r\nConnection: keep-alive, x-y\r\nX-Y: 1\r\nUpgrade: h2c\r\n\r\n",
+        b"\x80HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi",
+        b"\x80HTTP/1.0 304\r\n\r\n",
+    ]
+    .map(<[u8]>::to_vec)
+    .to_vec()
+}
+
+#[test]
+fn any_bytes_are_a_head_or_not() {
+    run(
+        "http_head",
+        &requests(),
+        b" \t\r\n:;,/\0\x7f\xff0a-HTP*",
+        http_head::run,
+    );
+}
+
+#[test]
+fn any_request_is_forwarded_as_it_was_decided() {
+    let seeds: Vec<Vec<u8>> = requests()
+        .iter()
+        .map(|request| request[1..].to_vec())
+        .collect();
+    run(
+        "proxy_request",
+        &seeds,
+        b" \t\r\n:;,/?@[]0a",
+        proxy_request::run,
+    );
+}
+
+#[test]
+fn any_events_keep_the_gates_promises() {
+    let seeds: Vec<Vec<u8>> = (0..8_u8)
+        .map(|seed| {
+            (0..120_u8)
+                .map(|n| n.wrapping_mul(seed.wrapping_mul(2).wrapping_add(37)))
+                .collect()
+        })
+        .collect();
+    run(
+        "syn_gate",
+        &seeds,
+        &[0, 1, 2, 3, 4, 5, 6, 20, 64],
+        syn_gate::run,
+    );
+    // syn, own, ready, accept, close; a copy; a hold that is let go; a refusal
+    let met = syn_gate::walk(&[0, 0, 1, 0, 2, 0, 0, 0, 4, 0, 5, 0, 0, 1, 6, 20, 0, 1, 3, 1]);
+    assert!(
+        met.accepted > 0 && met.paired > 0 && met.dropped > 0,
+        "the walk reaches every state: {met:?}"
+    );
+}

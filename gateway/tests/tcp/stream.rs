@@ -1,0 +1,415 @@
+//! `tls` and `any` flows through the transparent door.
+
+use gateway::record::Entry;
+use netpolicy::reason::Reason;
+use tokio::io::AsyncWriteExt;
+
+use crate::lab::{
+    ORIGIN, accept, eventually, hello, is_reset, nothing_reached, read, rest, run, soon, write,
+};
+
+const DOMAINS: &str = "policy: p\nnetwork: domains\nallow:\n  - host: ok.net\n  - host: ok.net\n    ports: [22, 5432]\n    speaks: any\n";
+const INTERNET: &str = "policy: p\nnetwork: internet\ndeny:\n  - host: evil.net\n";
+const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
+
+#[test]
+fn a_permitted_hello_reaches_its_origin_byte_for_byte() {
+    run(DOMAINS, |lab| async move {
+        let origin = lab.origin(443).await;
+        lab.door(443);
+        let mut client = lab.connect(lab.lease("ok.net"), 443);
+        let said = hello("ok.net");
+        // in three segments: nothing may arrive before the whole hello was read
+        write(&mut client, &said[..7]).await;
+        let mut server = accept(&origin).await;
+        write(&mut client, &said[7..20]).await;
+        let mut one = [0];
+        let early =
+            tokio::time::timeout(std::time::Duration::from_millis(50), server.peek(&mut one)).await;
+        assert!(early.is_err(), "a prefix of the hello was forwarded");
+        write(&mut client, &said[20..]).await;
+        assert_eq!(read(&mut server, said.len()).await, said);
+        write(&mut server, b"answer").await;
+        assert_eq!(read(&mut client, 6).await, b"answer");
+        drop(client);
+        assert_eq!(rest(&mut server).await.unwrap(), b"");
+        drop(server);
+        assert_eq!(lab.ends(1).await, ["client_closed"]);
+        let entries = lab.entries();
+        let Some(Entry::Open(open)) = entries.first() else {
+            panic!("{entries:?}")
+        };
+        assert_eq!(open.subject.name.as_deref(), Some("ok.net"));
+        assert_eq!(open.upstream.ip(), ORIGIN);
+        let Some(Entry::Close(close)) = entries.last() else {
+            panic!("{entries:?}")
+        };
+        assert_eq!(
+            (close.up, close.down, close.sni.as_deref()),
+            (said.len() as u64, 6, Some("ok.net"))
+        );
+    });
+}
+
+#[test]
+fn tls_02_another_name_is_denied_with_an_alert_and_not_forwarded() {
+    run(DOMAINS, |lab| async move {
+        let origin = lab.origin(443).await;
+        lab.door(443);
+        let mut client = lab.connect(lab.lease("ok.net"), 443);
+        write(&mut client, &hello("evil.net")).await;
+        let mut server = accept(&origin).await;
+        assert!(
+            !matches!(rest(&mut server).await, Ok(bytes) if !bytes.is_empty()),
+            "bytes reached the origin"
+        );
+        assert_eq!(rest(&mut client).await.unwrap(), ACCESS_DENIED);
+        assert_eq!(lab.ends(1).await, ["tls_name_mismatch"]);
+        assert_eq!(lab.denials(), ["tls_name_mismatch"]);
+    });
+}
+
+#[test]
+fn tls_30_plain_text_on_a_tls_rule_is_reset() {
+    run(DOMAINS, |lab| async move {
+        lab.door(443);
+        let _origin = lab.origin(443).await;
+        for said in [
+            &b"GET / HTTP/1.1\r\nHost: ok.net\r\n\r\n"[..],
+            b"SSH-2.0-x\r\n",
+        ] {
+            let mut client = lab.connect(lab.lease("ok.net"), 443);
+            write(&mut client, said).await;
+            assert!(is_reset(&rest(&mut client).await));
+        }
+        assert_eq!(lab.ends(2).await, ["tls_malformed", "tls_malformed"]);
+    });
+}
+
+#[test]
+fn a_name_that_is_not_permitted_dials_nothing() {
+    run(DOMAINS, |lab| async move {
+        let origin = lab.origin(443).await;
+        lab.door(443);
+        let mut client = lab.connect(lab.lease("evil.net"), 443);
+        assert!(is_reset(&rest(&mut client).await));
+        let mut unleased = lab.connect([198, 19, 7, 7], 443);
+        assert!(is_reset(&rest(&mut unleased).await));
+        nothing_reached(&origin).await;
+        assert_eq!(lab.denials(), ["name_not_allowed", "lease_unknown"]);
+    });
+}
+
+#[test]
+fn tls_01_a_permitted_name_to_an_address_that_is_not_its_own_gets_no_syn() {
+    run(DOMAINS, |lab| async move {
+        let origin = lab.origin(443).await;
+        lab.door(443);
+        let mut client = lab.connect([93, 184, 216, 35], 443);
+        write(&mut client, &hello("ok.net")).await;
+        assert_eq!(rest(&mut client).await.unwrap(), ACCESS_DENIED);
+        nothing_reached(&origin).await;
+        // its own address, unleased, is permitted once the name is heard
+        let mut client = lab.connect(ORIGIN, 443);
+        write(&mut client, &hello("ok.net")).await;
+        let mut server = accept(&origin).await;
+        assert_eq!(
+            read(&mut server, hello("ok.net").len()).await,
+            hello("ok.net")
+        );
+        assert_eq!(lab.denials(), ["address_not_allowed"]);
+    });
+}
+
+#[test]
+fn tls_32_a_server_that_speaks_first_is_not_delayed() {
+    run(DOMAINS, |lab| async move {
+        let origin = lab.origin(22).await;
+        lab.door(22);
+        let began = std::time::Instant::now();
+        let mut client = lab.connect(lab.lease("ok.net"), 22);
+        let mut server = accept(&origin).await;
+        write(&mut server, b"SSH-2.0-server\r\n").await;
+        assert_eq!(read(&mut client, 16).await, b"SSH-2.0-server\r\n");
+        assert!(
+            began.elapsed() < std::time::Duration::from_millis(300),
+            "{:?}",
+            began.elapsed()
+        );
+        write(&mut client, b"S").await;
+        assert_eq!(
+            read(&mut server, 1).await,
+            b"S",
+            "and neither is the client"
+        );
+    });
+}
+
+#[test]
+fn a_client_that_says_one_byte_and_waits_is_answered() {
+    run(DOMAINS, |lab| async move {
+        let origin = lab.origin(5432).await;
+        lab.door(5432);
+        let mut client = lab.connect(lab.lease("ok.net"), 5432);
+        write(&mut client, b"x").await;
+        let mut server = accept(&origin).await;
+        assert_eq!(read(&mut server, 1).await, b"x");
+        write(&mut server, b"y").await;
+        assert_eq!(read(&mut client, 1).await, b"y");
+    });
+}
+
+#[test]
+fn tls_31_a_name_inside_an_any_flow_must_agree_also_after_the_server_spoke() {
+    run(DOMAINS, |lab| async move {
+        let origin = lab.origin(22).await;
+        lab.door(22);
+        for said in [
+            hello("evil.net"),
+            b"GET / HTTP/1.1\r\nHost: evil.net\r\n\r\n".to_vec(),
+        ] {
+            let mut client = lab.connect(lab.lease("ok.net"), 22);
+            let mut server = accept(&origin).await;
+            write(&mut server, b"220 hi\r\n").await;
+            read(&mut client, 8).await;
+            write(&mut client, &said).await;
+            assert!(!matches!(rest(&mut server).await, Ok(bytes) if !bytes.is_empty()));
+        }
+        assert_eq!(
+            lab.ends(2).await,
+            ["tls_name_mismatch", "http_host_mismatch"]
+        );
+    });
+}
+
+#[test]
+fn http_17_half_closes_are_passed_on_both_ways() {
+    run(DOMAINS, |lab| async move {
+        let origin = lab.origin(22).await;
+        lab.door(22);
+        let mut client = lab.connect(lab.lease("ok.net"), 22);
+        let mut server = accept(&origin).await;
+        write(&mut client, b"\0question").await;
+        client.shutdown().await.unwrap();
+        assert_eq!(rest(&mut server).await.unwrap(), b"\0question");
+        let long = vec![7; 3 << 20];
+        let sent = long.clone();
+        let (_, got) = tokio::join!(
+            async move {
+                write(&mut server, &sent).await;
+                drop(server);
+            },
+            rest(&mut client)
+        );
+        assert!(got.unwrap() == long, "all of it after the half-close");
+        assert_eq!(lab.ends(1).await, ["client_closed"]);
+        // and the other way round
+        let mut client = lab.connect(lab.lease("ok.net"), 22);
+        let mut server = accept(&origin).await;
+        server.shutdown().await.unwrap();
+        assert_eq!(rest(&mut client).await.unwrap(), b"");
+        let upload = vec![1; 2 << 20];
+        let sent = upload.clone();
+        let (_, got) = tokio::join!(
+            async move {
+                write(&mut client, &sent).await;
+                drop(client);
+            },
+            rest(&mut server)
+        );
+        assert!(got.unwrap() == upload);
+        assert_eq!(lab.ends(2).await[1], "server_closed");
+    });
+}
+
+#[test]
+fn a_reset_is_mirrored_as_a_reset() {
+    run(DOMAINS, |lab| async move {
+        let origin = lab.origin(22).await;
+        lab.door(22);
+        let linger = |stream: &tokio::net::TcpStream| {
+            socket2::SockRef::from(stream)
+                .set_linger(Some(std::time::Duration::ZERO))
+                .unwrap();
+        };
+        let mut client = lab.connect(lab.lease("ok.net"), 22);
+        let server = accept(&origin).await;
+        lab.flows(1).await;
+        linger(&server);
+        drop(server);
+        assert!(is_reset(&rest(&mut client).await));
+        let client = lab.connect(lab.lease("ok.net"), 22);
+        let mut server = accept(&origin).await;
+        lab.flows(1).await;
+        linger(&client);
+        drop(client);
+        assert!(is_reset(&rest(&mut server).await));
+        assert_eq!(lab.ends(2).await, ["reset", "reset"]);
+    });
+}
+
+#[test]
+fn net_43_an_ended_flow_is_reset_on_both_sides_at_once() {
+    run(DOMAINS, |lab| async move {
+        let origin = lab.origin(22).await;
+        lab.door(22);
+        let mut client = lab.connect(lab.lease("ok.net"), 22);
+        let mut server = accept(&origin).await;
+        write(&mut client, b"\0").await;
+        read(&mut server, 1).await;
+        lab.network.flows.end_all(Reason::RunEnded);
+        assert!(is_reset(&rest(&mut client).await));
+        assert!(is_reset(&rest(&mut server).await));
+        assert_eq!(lab.ends(1).await, ["run_ended"]);
+        eventually(|| {
+            (lab.network.flows.all().is_empty() && lab.network.ledger.flows() == 0).then_some(())
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_tightened_policy_decides_bytes_that_come_after_it() {
+    run(DOMAINS, |lab| async move {
+        let origin = lab.origin(443).await;
+        lab.door(443);
+        let mut client = lab.connect(lab.lease("ok.net"), 443);
+        let mut server = accept(&origin).await;
+        lab.flows(1).await;
+        lab.replace("policy: p\nnetwork: domains\nallow:\n  - host: other.net\n");
+        write(&mut client, &hello("ok.net")).await;
+        assert!(!matches!(rest(&mut server).await, Ok(bytes) if !bytes.is_empty()));
+        assert_eq!(lab.ends(1).await, ["name_not_allowed"]);
+    });
+}
+
+#[test]
+fn a_policy_that_was_tightened_while_dialling_opens_nothing() {
+    run(DOMAINS, |lab| async move {
+        let origin = lab.origin(443).await;
+        lab.door(443);
+        let mut client = lab.connect(lab.lease("ok.net"), 443);
+        let mut server = accept(&origin).await;
+        assert!(
+            lab.network.flows.all().is_empty(),
+            "dialled, not yet registered"
+        );
+        lab.replace("policy: p\nnetwork: domains\nallow:\n  - host: other.net\n");
+        assert!(is_reset(&rest(&mut server).await));
+        assert!(is_reset(&rest(&mut client).await));
+        assert_eq!(lab.denials(), ["name_not_allowed"]);
+    });
+}
+
+#[test]
+fn in_internet_a_denied_name_is_heard_before_anything_is_dialled() {
+    run(INTERNET, |lab| async move {
+        let origin = lab.origin(443).await;
+        lab.door(443);
+        let mut client = lab.connect(ORIGIN, 443);
+        write(&mut client, &hello("evil.net")).await;
+        assert_eq!(rest(&mut client).await.unwrap(), ACCESS_DENIED);
+        nothing_reached(&origin).await;
+        let mut client = lab.connect(ORIGIN, 443);
+        write(&mut client, &hello("anything.net")).await;
+        let mut server = accept(&origin).await;
+        read(&mut server, hello("anything.net").len()).await;
+        assert_eq!(lab.denials(), ["name_denied"]);
+    });
+}
+
+#[test]
+fn in_internet_a_silent_client_reaches_a_server_that_speaks_first() {
+    run(INTERNET, |lab| async move {
+        let origin = lab.origin(25).await;
+        lab.door(25);
+        let began = std::time::Instant::now();
+        let mut client = lab.connect(ORIGIN, 25);
+        let mut server = accept(&origin).await;
+        assert!(began.elapsed() < std::time::Duration::from_millis(1000));
+        write(&mut server, b"220 hi\r\n").await;
+        assert_eq!(read(&mut client, 8).await, b"220 hi\r\n");
+        // and what the client then says is still judged
+        write(&mut client, &hello("evil.net")).await;
+        assert!(!matches!(rest(&mut server).await, Ok(bytes) if !bytes.is_empty()));
+        assert_eq!(lab.denials(), ["name_denied"]);
+    });
+}
+
+#[test]
+fn a_sealed_gateway_opens_nothing_and_keeps_what_is_open() {
+    run(DOMAINS, |lab| async move {
+        let origin = lab.origin(22).await;
+        lab.door(22);
+        let mut before = lab.connect(lab.lease("ok.net"), 22);
+        let mut server = accept(&origin).await;
+        lab.flows(1).await;
+        lab.seal.send_replace(false);
+        let mut after = lab.connect(lab.lease("ok.net"), 22);
+        assert!(is_reset(&rest(&mut after).await));
+        nothing_reached(&origin).await;
+        write(&mut before, b"\0").await;
+        assert_eq!(read(&mut server, 1).await, b"\0");
+        assert_eq!(lab.denials(), ["gateway_sealed"]);
+    });
+}
+
+#[test]
+fn a_stranger_is_reset() {
+    run(DOMAINS, |lab| async move {
+        let origin = lab.origin(22).await;
+        lab.door(22);
+        let mut stranger = lab.connect_as([127, 0, 0, 9].into(), lab.lease("ok.net"), 22);
+        assert!(is_reset(&rest(&mut stranger).await));
+        nothing_reached(&origin).await;
+        assert!(lab.entries().is_empty());
+    });
+}
+
+#[test]
+fn upstream_failures_are_failures_and_not_denials() {
+    let policy = "policy: p\nnetwork: domains\nallow:\n  - host: closed.net\n  - host: missing.net\n  - host: private.net\n";
+    run(policy, |lab| async move {
+        lab.door(443);
+        for name in ["closed.net", "missing.net", "private.net"] {
+            let mut client = lab.connect(lab.lease(name), 443);
+            assert!(is_reset(&rest(&mut client).await), "{name}");
+        }
+        let failures = || {
+            let entries = lab.entries().into_iter();
+            entries
+                .filter_map(|e| {
+                    if let Entry::Failure(f) = e {
+                        Some(f.reason.to_string())
+                    } else {
+                        None
+                    }
+                })
+                .collect::<Vec<_>>()
+        };
+        let failures = eventually(|| (failures().len() == 2).then(failures)).await;
+        assert_eq!(failures, ["upstream_refused", "name_unresolvable"]);
+        assert_eq!(lab.denials(), ["name_resolves_to_forbidden"]);
+    });
+}
+
+#[test]
+fn net_08_the_machine_itself_is_refused_although_its_address_looks_public() {
+    run(INTERNET, |lab| async move {
+        // 192.0.2.1 is an address of this machine; a public one is put beside it
+        std::process::Command::new("ip")
+            .args(["addr", "add", "93.184.218.1/32", "dev", "lo"])
+            .status()
+            .unwrap();
+        let own = tokio::net::TcpListener::bind("93.184.218.1:5000")
+            .await
+            .unwrap();
+        lab.door(5000);
+        let mut client = lab.connect([93, 184, 218, 1], 5000);
+        write(&mut client, b"\0").await;
+        assert!(is_reset(&rest(&mut client).await));
+        nothing_reached(&own).await;
+        assert_eq!(lab.denials(), ["address_host"]);
+        soon(async {}).await;
+    });
+}

@@ -1,0 +1,215 @@
+//! Lets the decisions answer a question: first the connect, then the first bytes, then the request.
+
+use super::Question;
+use crate::decide::special::special;
+use crate::decide::{
+    Connect, Denial, Destination, Direction, Evidence, Ground, Heard, Intent, Layer, LayerKind,
+    Snapshot, decide_bytes, decide_connect, judge_request, presume,
+};
+use crate::ids::UnixSeconds;
+use crate::name::{Host, Name};
+use crate::policy::{NetworkMode, Policy, Protocol, Rule, Selector, Speaks, Unknown};
+use crate::reason::Reason;
+
+/// What the decisions said.
+pub(super) enum Outcome {
+    /// Permitted on this ground; without addresses where none were given.
+    Permit(Ground),
+    /// Denied.
+    Deny(Denial),
+    /// Named by nothing, so a person is asked; the denial that it would be otherwise.
+    Ask(Denial),
+}
+
+pub(super) fn of(s: &Snapshot, question: &Question, now: UnixSeconds) -> Outcome {
+    let found = connect(s, question, now).and_then(|ground| {
+        bytes(s, question, &ground, now)?;
+        request(s, question, &ground, now)?;
+        Ok(ground)
+    });
+    match found {
+        Ok(ground) => Outcome::Permit(ground),
+        Err(denial) if asks(s, question, &denial) => Outcome::Ask(denial),
+        Err(denial) => Outcome::Deny(denial),
+    }
+}
+
+fn connect(s: &Snapshot, question: &Question, now: UnixSeconds) -> Result<Ground, Denial> {
+    match &question.to {
+        Host::Name(name) if question.resolves_to.is_empty() => {
+            presume(s, name, question.port, question.protocol, now)
+        }
+        Host::Name(name) => {
+            let answers = Some(question.resolves_to.clone());
+            dialled(
+                s,
+                question,
+                Destination::Name {
+                    name: name.clone(),
+                    answers,
+                },
+                now,
+            )
+        }
+        Host::Address(address) => {
+            let heard = |heard| Destination::Address {
+                address: *address,
+                bound: Vec::new(),
+                heard,
+            };
+            match &question.sni {
+                None => dialled(s, question, heard(Heard::NotYet), now),
+                Some(name) => {
+                    let supposed = if question.resolves_to.is_empty() {
+                        vec![*address]
+                    } else {
+                        question.resolves_to.clone()
+                    };
+                    dialled(
+                        s,
+                        question,
+                        heard(Heard::Name {
+                            name: name.clone(),
+                            answers: Some(supposed),
+                        }),
+                        now,
+                    )
+                }
+            }
+        }
+    }
+}
+
+fn dialled(
+    s: &Snapshot,
+    question: &Question,
+    to: Destination,
+    now: UnixSeconds,
+) -> Result<Ground, Denial> {
+    let intent = Intent {
+        direction: Direction::Egress,
+        protocol: question.protocol,
+        port: question.port,
+        to,
+    };
+    match decide_connect(s, &intent, now) {
+        Connect::Dial(permit) => Ok(permit.into_ground()),
+        Connect::Deny(denial) => Err(denial),
+        // nothing more was supposed, so nothing more is heard
+        Connect::Hear(_) | Connect::LookUp(_) => {
+            let to = match intent.to {
+                Destination::Address { address, bound, .. } => Destination::Address {
+                    address,
+                    bound,
+                    heard: Heard::Nothing,
+                },
+                name @ Destination::Name { .. } => name,
+            };
+            match decide_connect(s, &Intent { to, ..intent }, now) {
+                Connect::Dial(permit) => Ok(permit.into_ground()),
+                Connect::Deny(denial) => Err(denial),
+                Connect::Hear(_) | Connect::LookUp(_) => Err(Denial::fixed(Reason::NameAmbiguous)),
+            }
+        }
+    }
+}
+
+/// The server name that is supposed must fit the flow.
+fn bytes(
+    s: &Snapshot,
+    question: &Question,
+    ground: &Ground,
+    now: UnixSeconds,
+) -> Result<(), Denial> {
+    let Some(name) = question
+        .sni
+        .clone()
+        .filter(|_| question.protocol == Protocol::Tcp)
+    else {
+        return Ok(());
+    };
+    let evidence = if ground.speaks() == Speaks::Http {
+        let (method, path) = said(question).unwrap_or(("GET", "/"));
+        Evidence::Http {
+            host: Some(Host::Name(name)),
+            port: None,
+            method: method.to_owned(),
+            path: path.to_owned(),
+        }
+    } else {
+        Evidence::Tls { name: Some(name) }
+    };
+    match decide_bytes(s, ground, &evidence, now) {
+        // with inspection the request inside decides, and that is asked next
+        Err(denial) if denial.reason == Reason::HttpRequestNotAllowed => Ok(()),
+        decided => decided.map(|_| ()),
+    }
+}
+
+/// The request that is supposed must fit; without one, a host with request rules is permitted as such.
+fn request(
+    s: &Snapshot,
+    question: &Question,
+    ground: &Ground,
+    now: UnixSeconds,
+) -> Result<(), Denial> {
+    match said(question) {
+        Some((method, path)) => judge_request(s, ground, Some((method, path)), now),
+        None => Ok(()),
+    }
+}
+
+/// Method and path, as far as one of them is asked about.
+pub(super) fn said(question: &Question) -> Option<(&str, &str)> {
+    match (question.method.as_deref(), question.path.as_deref()) {
+        (None, None) => None,
+        (method, path) => Some((method.unwrap_or("GET"), path.unwrap_or("/"))),
+    }
+}
+
+/// Whether the job's policy asks a person about this: named by nothing, and nothing else stands against it.
+fn asks(s: &Snapshot, question: &Question, denial: &Denial) -> bool {
+    let miss = matches!(
+        denial.reason,
+        Reason::NameNotAllowed | Reason::AddressNotAllowed | Reason::PortNotAllowed
+    );
+    let asking = |job: &Policy| job.unknown == Unknown::Ask && job.network == NetworkMode::Domains;
+    let local = matches!(&question.to, Host::Name(name) if special(name).is_some());
+    miss && denial.layer == Some(LayerKind::Job) && s.job().is_some_and(asking) && !local
+}
+
+/// Whether the gateway would read the requests inside: rules with methods and paths, or secrets for this host.
+pub(super) fn inspects(
+    s: &Snapshot,
+    question: &Question,
+    outcome: &Outcome,
+    now: UnixSeconds,
+) -> bool {
+    let judged = match outcome {
+        Outcome::Permit(_) => true,
+        Outcome::Deny(denial) => denial.reason == Reason::HttpRequestNotAllowed,
+        Outcome::Ask(_) => false,
+    };
+    let Some(name) = name_of(question).filter(|_| judged) else {
+        return false;
+    };
+    s.layers().iter().map(Layer::policy).any(|policy| {
+        let reads = |rule: &Rule| {
+            let names_it = matches!(&rule.to, Selector::Host(pattern) if pattern.matches(name));
+            names_it && !rule.http.is_empty() && rule.applies(question.port, question.protocol, now)
+        };
+        policy.allow.iter().any(reads)
+            || policy
+                .secrets
+                .iter()
+                .any(|secret| secret.host.matches(name))
+    })
+}
+
+/// The name that a question is about.
+pub(super) fn name_of(question: &Question) -> Option<&Name> {
+    match (&question.to, &question.sni) {
+        (Host::Name(name), _) | (Host::Address(_), Some(name)) => Some(name),
+        (Host::Address(_), None) => None,
+    }
+}
