@@ -1,0 +1,42 @@
+//! `sallyport config`: check the configuration file, print its JSON Schema.
+
+use clap::Subcommand;
+
+use super::Shared;
+use crate::config::schema;
+use crate::exit::{Outcome, Verdict};
+use crate::show::{self, Format};
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Read the configuration and list every mistake
+    Check,
+    /// Print the JSON Schema of the file
+    Schema,
+}
+
+pub fn perform(verb: &Verb, shared: &Shared) -> Verdict {
+    match verb {
+        Verb::Check => check(shared),
+        Verb::Schema => show::json(&schema::document()).map(|()| Outcome::Good),
+    }
+}
+
+/// Also what `--check` of the roles does.
+pub fn check(shared: &Shared) -> Verdict {
+    let file = shared.file();
+    let mistakes = file.check()?.err().unwrap_or_default();
+    let name = file.path().map_or_else(|| "the built-in configuration".to_owned(), |p| p.display().to_string());
+    match shared.format() {
+        Format::Json => {
+            let list: Vec<_> = mistakes.iter().map(super::policy::mistake_json).collect();
+            show::json(&serde_json::json!({ "file": name, "ok": list.is_empty(), "mistakes": list }))?;
+        }
+        Format::Text if mistakes.is_empty() => show::out(format_args!("{name}: ok"))?,
+        Format::Text => mistakes.iter().try_for_each(|m| show::out(show::clean(&m.to_string())))?,
+    }
+    if mistakes.is_empty() && file.readable_by_others() {
+        show::note(format_args!("{name} is readable by others; `chmod 600 {name}` before secrets go into it"));
+    }
+    Ok(if mistakes.is_empty() { Outcome::Good } else { Outcome::Negative })
+}

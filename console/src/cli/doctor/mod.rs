@@ -1,0 +1,110 @@
+//! `sallyport doctor`: what is missing, wrong or left over on this machine, each with the command that fixes it.
+//!
+//! Reads only. A check that cannot tell says so instead of guessing.
+
+mod host;
+pub mod leftovers;
+mod roles;
+
+use serde::Serialize;
+
+use super::Shared;
+use crate::exit::{Outcome, Verdict};
+use crate::show::{self, Format};
+
+const HELP: &str = "\
+Exit code 1 when something is wrong that keeps sandboxes from running or from being enforced. Remarks and leftovers
+do not count. Nothing is changed; `sallyport uninstall` removes leftovers.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Arguments {}
+
+/// How a check came out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// As it should be.
+    Ok,
+    /// Works, but someone should look.
+    Remark,
+    /// Keeps sandboxes from running or from being enforced.
+    Wrong,
+    /// Cannot be told from here.
+    Unknown,
+}
+
+/// One check.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Check {
+    /// Stable name.
+    pub name: &'static str,
+    /// How it came out.
+    pub state: State,
+    /// What was seen.
+    pub seen: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+impl Check {
+    /// As it should be.
+    pub fn ok(name: &'static str, seen: impl Into<String>) -> Self {
+        Self { name, state: State::Ok, seen: seen.into(), fix: None }
+    }
+
+    /// Not as it should be.
+    pub fn not(name: &'static str, state: State, seen: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name, state, seen: seen.into(), fix: Some(fix.into()) }
+    }
+}
+
+pub fn perform(_arguments: &Arguments, shared: &Shared) -> Verdict {
+    let mut checks = host::checks();
+    match shared.load() {
+        Ok(config) => {
+            checks.push(configuration(shared));
+            checks.extend(roles::checks(&config));
+            checks.extend(leftovers::checks(&config));
+        }
+        Err(failure) => {
+            let seen = std::iter::once(failure.message).chain(failure.details).collect::<Vec<_>>().join("; ");
+            checks.push(Check::not("configuration", State::Wrong, seen, "correct it: `sallyport config check`"));
+        }
+    }
+    let wrong = checks.iter().any(|c| c.state == State::Wrong);
+    match shared.format() {
+        Format::Json => show::json(&serde_json::json!({ "ok": !wrong, "checks": checks }))?,
+        Format::Text => checks.iter().try_for_each(print)?,
+    }
+    Ok(if wrong { Outcome::Negative } else { Outcome::Good })
+}
+
+fn print(check: &Check) -> Result<(), crate::exit::Failure> {
+    let word = match check.state {
+        State::Ok => "ok",
+        State::Remark => "remark",
+        State::Wrong => "WRONG",
+        State::Unknown => "unknown",
+    };
+    show::out(format_args!("{word:<8} {:<18} {}", check.name, show::clean(&check.seen)))?;
+    match &check.fix {
+        Some(fix) => show::out(format_args!("{:<8} {:<18} fix: {}", "", "", show::clean(fix))),
+        None => Ok(()),
+    }
+}
+
+fn configuration(shared: &Shared) -> Check {
+    let file = shared.file();
+    match file.path() {
+        None => Check::ok("configuration", "built-in defaults"),
+        Some(path) if file.readable_by_others() => Check::not(
+            "configuration",
+            State::Remark,
+            format!("{} is readable by others", path.display()),
+            format!("chmod 600 {}", path.display()),
+        ),
+        Some(path) => Check::ok("configuration", path.display().to_string()),
+    }
+}

@@ -1,0 +1,176 @@
+//! The command line: every verb, its arguments and its teaching help. One file per verb or family.
+
+mod completions;
+mod config;
+mod doctor;
+mod gateway;
+mod net;
+mod policy;
+mod record;
+mod roles;
+mod run;
+mod selftest;
+mod uninstall;
+mod up;
+mod version;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::{Config, ConfigFile};
+use crate::exit::{Failure, Verdict};
+use crate::show::{self, Format};
+
+const AFTER: &str = "\
+Examples:
+  sallyport run --policy domains-private.yml -- make test
+  sallyport run --policy none --image debian:12 -- ./untrusted
+  sallyport policy check policies/*.yml
+  sallyport policy explain policies/research.yml api.github.com:443
+  sallyport net attach --netns /run/netns/mine --policy internet
+  sallyport doctor
+
+Exit codes:
+  0    done, or the answer is yes
+  1    done, and the answer is no (mistakes in a policy, a tampered record, a failed selftest)
+  2    wrong usage
+  3    could not be done (nobody answers, a file cannot be read, refused)
+  `run` ends with the code of the command; 124 after the timeout, 125 when Sallyport could not run it,
+  126 and 127 as a shell has them";
+
+/// Runs code that nobody should trust in sandboxes whose only way out is a gateway that decides and records every flow.
+#[derive(Debug, Parser)]
+#[command(name = "sallyport", version, after_help = AFTER, max_term_width = 110, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// What every verb takes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Shared {
+    /// The configuration file [default: /etc/sallyport/config.yml if it exists, else built-in defaults]
+    #[arg(long, global = true, value_name = "FILE", env = "SALLYPORT_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Print data as JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+impl Shared {
+    /// For people or for programs.
+    pub fn format(&self) -> Format {
+        Format::of(self.json)
+    }
+
+    /// The configuration that applies.
+    pub fn load(&self) -> Result<Config, Failure> {
+        ConfigFile::find(self.config.as_deref()).load()
+    }
+
+    /// Its file, read or not.
+    pub fn file(&self) -> ConfigFile {
+        ConfigFile::find(self.config.as_deref())
+    }
+
+    /// A client of the gateway that the configuration names.
+    pub fn gateway(&self) -> Result<::gateway::control::Client, Failure> {
+        Ok(::gateway::control::Client::new(self.load()?.gateway.control))
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run a command in a sandbox whose only way out is the gateway
+    Run(run::Arguments),
+    /// Check, explain and show policies
+    #[command(subcommand)]
+    Policy(policy::Verb),
+    /// Networks behind the gateway: list, follow, attach, detach, replace a policy
+    #[command(subcommand)]
+    Net(net::Verb),
+    /// The record of every flow: verify it, export it
+    #[command(subcommand)]
+    Record(record::Verb),
+    /// Run the gateway, or list its kernel rules
+    Gateway(gateway::Arguments),
+    /// Run the runner
+    Runner(roles::RunnerArguments),
+    /// Run gateway and runner on this machine and keep them running
+    Up(up::Arguments),
+    /// Check the configuration file, or print its schema
+    #[command(subcommand)]
+    Config(config::Verb),
+    /// Find out what is missing or wrong on this machine, and how to fix it
+    Doctor(doctor::Arguments),
+    /// Prove on this machine that forbidden packets do not leave
+    Selftest(selftest::Arguments),
+    /// Remove everything that Sallyport made on this machine
+    Uninstall(uninstall::Arguments),
+    /// Print a completion script for a shell
+    Completions(completions::Arguments),
+    /// Print the version, or the licences of what is inside
+    Version(version::Arguments),
+}
+
+/// Parses, runs, reports.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let is_run = matches!(cli.verb, Verb::Run(_));
+    match perform(cli.verb, &cli.shared) {
+        Ok(outcome) => outcome.into(),
+        Err(mut failure) => {
+            if is_run && failure.code.is_none() {
+                failure.code = Some(crate::exit::NOT_RUN);
+            }
+            if cli.shared.json {
+                let _ = show::json_line(&serde_json::json!({
+                    "error": failure.message, "hint": failure.hint, "details": failure.details,
+                }));
+            }
+            show::failure(&failure);
+            failure.exit()
+        }
+    }
+}
+
+fn perform(verb: Verb, shared: &Shared) -> Verdict {
+    match verb {
+        Verb::Run(arguments) => run::perform(arguments, shared),
+        Verb::Policy(verb) => policy::perform(verb, shared),
+        Verb::Net(verb) => net::perform(verb, shared),
+        Verb::Record(verb) => record::perform(verb, shared),
+        Verb::Gateway(arguments) => gateway::perform(&arguments, shared),
+        Verb::Runner(arguments) => roles::runner(&arguments, shared),
+        Verb::Up(arguments) => up::perform(&arguments, shared),
+        Verb::Config(verb) => config::perform(&verb, shared),
+        Verb::Doctor(arguments) => doctor::perform(&arguments, shared),
+        Verb::Selftest(arguments) => selftest::perform(&arguments, shared),
+        Verb::Uninstall(arguments) => uninstall::perform(&arguments, shared),
+        Verb::Completions(arguments) => completions::perform(&arguments),
+        Verb::Version(arguments) => version::perform(&arguments, shared),
+    }
+}
+
+/// The command tree, for completions.
+pub fn tree() -> clap::Command {
+    <Cli as clap::CommandFactory>::command()
+}
+
+/// Runs a future on a runtime of its own: verbs are short and mostly wait.
+pub fn wait<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(work)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_tree_is_sound() {
+        super::tree().debug_assert();
+    }
+}

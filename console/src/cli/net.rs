@@ -1,0 +1,213 @@
+//! `sallyport net`: networks behind the gateway, over its control socket.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use gateway::control::api::{AttachRequest, FlowEvent, FlowView, NetworkView, default_workspace};
+use netpolicy::ids::NetworkId;
+
+use super::policy::source;
+use super::{Shared, wait};
+use crate::exit::{Failure, Outcome, Verdict};
+use crate::show::{self, Format, bytes};
+
+const ATTACH_HELP: &str = "\
+Any network namespace that has only `lo` can be put behind the gateway, whatever made it:
+
+  ip netns add mine
+  sallyport net attach --netns /run/netns/mine --policy domains.yml --name mine
+  ip netns exec mine curl https://example.com/    # DNS server: 198.18.0.1
+  sallyport net detach mine";
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// List the networks
+    Ls,
+    /// Show one network
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// List live flows, of one network or of all
+    Flows {
+        /// Its name
+        name: Option<String>,
+        /// Keep printing what opens and closes
+        #[arg(short, long)]
+        follow: bool,
+    },
+    /// Put an existing network namespace behind the gateway
+    #[command(after_help = ATTACH_HELP)]
+    Attach {
+        /// Path of the namespace (/run/netns/NAME, /proc/PID/ns/net)
+        #[arg(long, value_name = "PATH")]
+        netns: PathBuf,
+        /// Policy file, or the name of a preset
+        #[arg(long, value_name = "FILE|PRESET")]
+        policy: String,
+        /// Name of the network; the gateway chooses one if absent
+        #[arg(long)]
+        name: Option<String>,
+        /// Workspace, which chooses the workspace floor
+        #[arg(long, default_value_t = default_workspace())]
+        workspace: String,
+        /// Socket that gets connections to the broker address
+        #[arg(long, value_name = "SOCKET")]
+        broker: Option<PathBuf>,
+    },
+    /// Take a network away: its flows are cut, its namespace keeps only `lo`
+    Detach {
+        /// Its name
+        name: String,
+    },
+    /// Replace a network's policy; flows that the new one does not permit are cut
+    Policy {
+        /// Its name
+        name: String,
+        /// Policy file, or the name of a preset
+        #[arg(value_name = "FILE|PRESET")]
+        policy: String,
+    },
+}
+
+pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
+    let client = shared.gateway()?;
+    let format = shared.format();
+    wait(async {
+        match verb {
+            Verb::Ls => list(&client.networks().await?, format)?,
+            Verb::Show { name } => show_one(&client.network(&id(&name)?).await?, format)?,
+            Verb::Flows { name, follow } => {
+                let name = name.map(|n| id(&n)).transpose()?;
+                if follow {
+                    return follow_flows(&client, name.as_ref(), format).await;
+                }
+                flows(&client.flows(name.as_ref()).await?, format)?;
+            }
+            Verb::Attach { netns, policy, name, workspace, broker } => {
+                let namespace = open(&netns)?;
+                let request = AttachRequest {
+                    id: name.map(|n| id(&n)).transpose()?,
+                    run: None,
+                    workspace,
+                    policy: source(&policy)?,
+                    broker,
+                    labels: std::collections::BTreeMap::new(),
+                };
+                show_one(&client.attach(&request, namespace).await?, format)?;
+            }
+            Verb::Detach { name } => {
+                let gone = client.detach(&id(&name)?).await?;
+                match format {
+                    Format::Json => show::json(&gone)?,
+                    Format::Text => show::out(format_args!("{} is detached, {} flows were cut", gone.id, gone.cut))?,
+                }
+            }
+            Verb::Policy { name, policy } => {
+                let replaced = client.replace_policy(&id(&name)?, &source(&policy)?).await?;
+                match format {
+                    Format::Json => show::json(&replaced)?,
+                    Format::Text => show::out(format_args!(
+                        "{name} is under generation {} ({}), {} flows were cut",
+                        replaced.generation.0, replaced.policy, replaced.cut
+                    ))?,
+                }
+            }
+        }
+        Ok(Outcome::Good)
+    })
+}
+
+fn id(name: &str) -> Result<NetworkId, Failure> {
+    name.parse().map_err(|e: netpolicy::ids::NetworkIdError| Failure::from_error(&e))
+}
+
+fn open(path: &std::path::Path) -> Result<OwnedFd, Failure> {
+    let file = File::open(path).map_err(|e| {
+        Failure::new(format!("opening the namespace {}: {e}", path.display()))
+            .hint("give a path like /run/netns/NAME or /proc/PID/ns/net; root may open those of others")
+    })?;
+    Ok(file.into())
+}
+
+fn list(networks: &[NetworkView], format: Format) -> Result<(), Failure> {
+    if format == Format::Json {
+        return show::json(&networks);
+    }
+    let row = |n: &NetworkView| {
+        [
+            n.id.to_string(),
+            n.v4.to_string(),
+            n.policy_name.clone(),
+            n.generation.0.to_string(),
+            n.flows.to_string(),
+            bytes(n.used.upload),
+            bytes(n.used.download),
+            n.run.clone().unwrap_or_else(|| "-".to_owned()),
+        ]
+    };
+    let head = ["name", "address", "policy", "generation", "flows", "up", "down", "run"];
+    show::out(show::table(head, networks.iter().map(row)))
+}
+
+fn show_one(network: &NetworkView, format: Format) -> Result<(), Failure> {
+    if format == Format::Json {
+        return show::json(network);
+    }
+    let rows = [
+        ("name", network.id.to_string()),
+        ("addresses", format!("{}, {}", network.v4, network.v6)),
+        ("DNS, broker, proxy", format!("{}, {}", network.service_v4, network.service_v6)),
+        ("workspace", network.workspace.clone()),
+        ("run", network.run.clone().unwrap_or_else(|| "-".to_owned())),
+        ("policy", format!("{} (generation {})", network.policy_name, network.generation.0)),
+        ("policy hash", network.policy.to_string()),
+        ("live flows", network.flows.to_string()),
+        ("up, down", format!("{}, {}", bytes(network.used.upload), bytes(network.used.download))),
+        ("names", network.used.names.to_string()),
+    ];
+    for (key, value) in rows {
+        show::out(format_args!("{key:<20}{}", show::clean(&value)))?;
+    }
+    Ok(())
+}
+
+fn flow_row(flow: &FlowView) -> [String; 7] {
+    let rule = flow.rule.as_ref().map_or_else(|| "-".to_owned(), |r| format!("{}:{}", r.file, r.line));
+    [
+        flow.id.to_string(),
+        flow.network.to_string(),
+        flow.name.clone().unwrap_or_else(|| flow.destination.ip().to_string()),
+        flow.upstream.to_string(),
+        bytes(flow.up),
+        bytes(flow.down),
+        rule,
+    ]
+}
+
+fn flows(flows: &[FlowView], format: Format) -> Result<(), Failure> {
+    match format {
+        Format::Json => show::json(&flows),
+        Format::Text => {
+            let head = ["flow", "network", "destination", "upstream", "up", "down", "rule"];
+            show::out(show::table(head, flows.iter().map(flow_row)))
+        }
+    }
+}
+
+async fn follow_flows(client: &gateway::control::Client, name: Option<&NetworkId>, format: Format) -> Verdict {
+    let mut lines = client.follow_flows(name).await?;
+    while let Some(event) = lines.next().await? {
+        match (format, &event) {
+            (Format::Json, event) => show::json_line(event)?,
+            (Format::Text, FlowEvent::Open(flow)) => {
+                let [id, network, destination, upstream, _, _, rule] = flow_row(flow);
+                show::out(format_args!("open  {id} {network} {} {upstream} {rule}", show::clean(&destination)))?;
+            }
+            (Format::Text, FlowEvent::Close { network, id }) => show::out(format_args!("close {id} {network}"))?,
+        }
+    }
+    Ok(Outcome::Good)
+}

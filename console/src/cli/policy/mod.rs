@@ -1,0 +1,145 @@
+//! `sallyport policy`: the pure half of Sallyport on the command line. Needs no gateway, no root, no network.
+
+mod check;
+mod explain;
+mod render;
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use gateway::control::api::PolicySource;
+use netpolicy::document::{self, Mistake};
+use netpolicy::policy::Policy;
+
+use super::Shared;
+use crate::exit::{Failure, Outcome, Verdict};
+use crate::show::{self, Format};
+
+const EXPLAIN_HELP: &str = "\
+Examples:
+  sallyport policy explain research.yml api.github.com:443
+  sallyport policy explain internet '[2001:db8::1]:22'
+  sallyport policy explain research.yml https://api.github.com/repos/acme/x --method POST
+  sallyport policy explain research.yml db.example.com:5432 --resolves-to 10.0.0.5
+
+Nothing is looked up: give the addresses of a name with --resolves-to to see what they change.";
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Check policy files; every mistake with its place and a hint
+    Check {
+        /// Policy files
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// Say what would become of a destination, which line decides, and what would change it
+    #[command(after_help = EXPLAIN_HELP)]
+    Explain(explain::Arguments),
+    /// Print the JSON Schema of policy files
+    Schema,
+    /// Print the kernel rules that every sandbox is behind, as text
+    Render(render::Arguments),
+    /// List the presets, or print one
+    Presets {
+        /// Print this one's text
+        name: Option<String>,
+    },
+}
+
+pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
+    match verb {
+        Verb::Check { files } => check::perform(&files, shared.format()),
+        Verb::Explain(arguments) => explain::perform(&arguments, shared.format()),
+        Verb::Schema => show::json(&document::schema()).map(|()| Outcome::Good),
+        Verb::Render(arguments) => render::perform(&arguments, shared.format()),
+        Verb::Presets { name: Some(name) } => {
+            let text = document::preset_text(&name).ok_or_else(|| unknown(&name))?;
+            show::raw(text).map(|()| Outcome::Good)
+        }
+        Verb::Presets { name: None } => presets(shared.format()),
+    }
+}
+
+fn presets(format: Format) -> Verdict {
+    match format {
+        Format::Json => {
+            let list: Vec<_> = document::PRESETS
+                .iter()
+                .map(|(name, meaning)| serde_json::json!({ "name": name, "meaning": meaning }))
+                .collect();
+            show::json(&list)?;
+        }
+        Format::Text => {
+            let width = document::PRESETS.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+            for (name, meaning) in document::PRESETS {
+                show::out(format_args!("{name:<width$}  {meaning}"))?;
+            }
+        }
+    }
+    Ok(Outcome::Good)
+}
+
+fn unknown(name: &str) -> Failure {
+    let presets: Vec<&str> = document::PRESETS.iter().map(|(name, _)| *name).collect();
+    Failure::new(format!("{name} is neither a file nor a preset"))
+        .hint(format!("presets are {}; a file is named by its path", presets.join(", ")))
+}
+
+/// Largest policy file that is read at all; the reader itself refuses far smaller ones with a better message.
+const MOST_BYTES: u64 = 16 << 20;
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    use std::io::Read;
+    let failed = |e: std::io::Error| Failure::new(format!("reading {}: {e}", path.display()));
+    let file = std::fs::File::open(path).map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(Failure::new(format!("{} is no regular file", path.display())));
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+/// A policy argument as what attach sends: the text of a file, or a preset's name. A file beats a preset.
+pub fn source(argument: &str) -> Result<PolicySource, Failure> {
+    let path = Path::new(argument);
+    if !path.exists() {
+        return match document::preset_text(argument) {
+            Some(_) => Ok(PolicySource::Preset(argument.to_owned())),
+            None => Err(unknown(argument)),
+        };
+    }
+    let bytes = read(path)?;
+    // mistakes are told here, with the author's own path, before anything is started
+    parsed(argument, &bytes)?;
+    let text = String::from_utf8(bytes).map_err(|_| Failure::new(format!("{argument} is not UTF-8 text")))?;
+    Ok(PolicySource::Document { file: argument.to_owned(), text, packages: None })
+}
+
+/// A policy argument as its meaning.
+pub fn load(argument: &str) -> Result<Policy, Failure> {
+    let path = Path::new(argument);
+    if path.exists() {
+        return parsed(argument, &read(path)?);
+    }
+    document::preset(argument).ok_or_else(|| unknown(argument))
+}
+
+fn parsed(name: &str, bytes: &[u8]) -> Result<Policy, Failure> {
+    document::parse_bytes(name, bytes, None).map_err(|mistakes| {
+        let mut failure = Failure::new(format!("{name} is no policy: {} mistakes", mistakes.len())).code(1);
+        failure.details = mistakes.iter().map(ToString::to_string).collect();
+        failure
+    })
+}
+
+/// A mistake for programs.
+pub fn mistake_json(mistake: &Mistake) -> serde_json::Value {
+    serde_json::json!({
+        "file": &*mistake.at.file,
+        "line": mistake.at.line,
+        "column": mistake.at.column,
+        "message": mistake.message,
+        "hint": mistake.hint,
+    })
+}

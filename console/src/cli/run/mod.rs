@@ -1,0 +1,166 @@
+//! `sallyport run`: one command in a sandbox. Its streams are the command's, its exit code too.
+//!
+//! Owns: arguments, the stream to the terminal, cancellation. The roles are found or started by [`services`], the
+//! summary is written by [`summary`]. Refuses to own: how a run is driven.
+
+mod arguments;
+mod services;
+mod summary;
+
+use std::io::Write;
+
+use runner::{EndReason, Event, RunId, RunnerError};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+pub use arguments::Arguments;
+use services::Services;
+
+use super::{Shared, wait};
+use crate::exit::{Failure, NOT_RUN, Outcome, Verdict};
+use crate::show::{self, Format};
+
+/// What a shell says of a command that an interrupt ended (128 + SIGINT).
+const INTERRUPTED: u8 = 130;
+
+impl From<RunnerError> for Failure {
+    fn from(error: RunnerError) -> Self {
+        match error {
+            RunnerError::Refused(refused) => refused.into(),
+            RunnerError::Connect { .. } => Self::from_error(&error).hint("is it running? `sallyport up` starts it"),
+            other => Self::from_error(&other),
+        }
+    }
+}
+
+impl From<runner::Failure> for Failure {
+    fn from(failure: runner::Failure) -> Self {
+        Self { message: failure.message, hint: failure.hint, details: failure.mistakes, code: Some(NOT_RUN) }
+    }
+}
+
+pub fn perform(arguments: Arguments, shared: &Shared) -> Verdict {
+    let config = shared.load()?;
+    let quiet = arguments.quiet;
+    let job = arguments.job()?;
+    let format = shared.format();
+    wait(async {
+        let mut signals = Signals::new()?;
+        let starting = Services::ready(&config, shared.config.as_deref(), quiet);
+        let services = tokio::select! {
+            services = starting => services?,
+            () = signals.any() => return Ok(Outcome::Code(INTERRUPTED)),
+        };
+        let client = runner::Client::new(&config.runner.socket);
+        let outcome = follow(&client, &job, &mut signals, View { format, quiet }).await;
+        services.release().await;
+        outcome
+    })
+}
+
+#[derive(Clone, Copy)]
+struct View {
+    format: Format,
+    quiet: bool,
+}
+
+/// The signals that cancel a run.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn any(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
+}
+
+async fn follow(client: &runner::Client, job: &runner::JobRequest, signals: &mut Signals, view: View) -> Verdict {
+    let mut stream = client.run(job).await?;
+    let mut run: Option<RunId> = None;
+    let mut cancelled = false;
+    loop {
+        let event = tokio::select! {
+            event = stream.next() => event?,
+            () = signals.any() => {
+                // the second one does not wait for the clean-up: dropping the stream ends the run as well
+                if std::mem::replace(&mut cancelled, true) {
+                    return Ok(Outcome::Code(INTERRUPTED));
+                }
+                if let Some(run) = &run {
+                    client.cancel(run).await?;
+                }
+                continue;
+            }
+        };
+        let Some(event) = event else {
+            return Err(Failure::new("the runner went away before the run ended").hint("`sallyport doctor` names the cause"));
+        };
+        if let Event::Accepted { run: id } = &event {
+            run = Some(id.clone());
+            if cancelled {
+                client.cancel(id).await?;
+            }
+        }
+        if view.format == Format::Json {
+            show::json_line(&event)?;
+        } else {
+            tell(&event, view.quiet)?;
+        }
+        match event {
+            Event::Ended { reason: EndReason::Cancelled, .. } if cancelled => return Ok(Outcome::Code(INTERRUPTED)),
+            Event::Ended { code, .. } => return Ok(Outcome::Code(u8::try_from(code).unwrap_or(NOT_RUN))),
+            Event::Failed(failure) => return Err(failure.into()),
+            _ => {}
+        }
+    }
+}
+
+/// Passes output on as it is, and words to standard error.
+fn tell(event: &Event, quiet: bool) -> Result<(), Failure> {
+    match event {
+        Event::Stdout(data) => pass(&mut std::io::stdout().lock(), &data.data)?,
+        Event::Stderr(data) => pass(&mut std::io::stderr().lock(), &data.data)?,
+        Event::OutputLimit { bytes } => {
+            show::note(format_args!("sallyport: output is dropped from here on, after {}", show::bytes(*bytes)));
+        }
+        Event::Ended { reason, leftovers, .. } => {
+            for leftover in leftovers {
+                show::note(format_args!("sallyport: not cleaned up yet: {}", show::clean(leftover)));
+            }
+            match reason {
+                EndReason::Exited => {}
+                EndReason::OutOfMemory => show::note("sallyport: out of memory; raise it with --memory"),
+                EndReason::TimedOut => show::note("sallyport: the timeout ended it; raise it with --timeout"),
+                EndReason::Cancelled => show::note("sallyport: cancelled"),
+                EndReason::NetworkLost => show::note("sallyport: its network was taken away"),
+                EndReason::RunnerStopped => show::note("sallyport: the runner stopped"),
+            }
+        }
+        Event::Preparing { step } if !quiet => show::note(format_args!("sallyport: {}", show::clean(step))),
+        Event::Flows(flows) if !quiet => summary::print(flows),
+        Event::Preparing { .. } | Event::Flows(_) | Event::Accepted { .. } | Event::Started(_) | Event::Failed(_) => {}
+    }
+    Ok(())
+}
+
+/// Writes and flushes; a reader that went away does not end the run, the command must not notice.
+fn pass(to: &mut impl Write, bytes: &[u8]) -> Result<(), Failure> {
+    match to.write_all(bytes).and_then(|()| to.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}

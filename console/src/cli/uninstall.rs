@@ -1,0 +1,110 @@
+//! `sallyport uninstall`: stops nothing that runs for others, removes everything that Sallyport made.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use nix::mount::{MntFlags, umount2};
+
+use super::Shared;
+use super::doctor::leftovers::{Leftover, find};
+use crate::config::Config;
+use crate::exit::{Failure, Outcome, Verdict};
+use crate::show::{self, Format};
+
+const HELP: &str = "\
+Removes the gateway's namespace with every link in it, sockets, run directories and every container that carries
+Sallyport's labels. The record and other state stay unless --purge is given.
+Stop `sallyport up` (or the services) first; while a role answers, nothing is removed.";
+
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct Arguments {
+    /// Also remove state: the record, its key, lease secrets
+    #[arg(long)]
+    purge: bool,
+    /// Only say what would be removed
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// One removal and how it went.
+struct Removal {
+    what: String,
+    result: std::io::Result<()>,
+}
+
+pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
+    let config = shared.load()?;
+    for (role, socket) in [("gateway", &config.gateway.control), ("runner", &config.runner.socket)] {
+        if std::os::unix::net::UnixStream::connect(socket).is_ok() {
+            return Err(Failure::new(format!("the {role} is running ({})", socket.display()))
+                .hint("stop it first: end `sallyport up`, or `systemctl stop` its service"));
+        }
+    }
+    let leftovers = find(&config);
+    let folders = folders(&config, arguments.purge);
+    let removals: Vec<Removal> = if arguments.dry_run {
+        let what = leftovers.iter().map(ToString::to_string).chain(folders.iter().map(|f| folder_text(f)));
+        what.map(|what| Removal { what, result: Ok(()) }).collect()
+    } else {
+        let things = leftovers.iter().map(|l| Removal { what: l.to_string(), result: remove(l) });
+        let folders = folders.iter().map(|f| Removal { what: folder_text(f), result: std::fs::remove_dir_all(f) });
+        // all of them are tried, whatever happens to one
+        things.chain(folders).collect()
+    };
+    report(&removals, arguments, shared.format())
+}
+
+fn folder_text(folder: &Path) -> String {
+    format!("folder {}", folder.display())
+}
+
+/// Folders that are ours. One that is shared with other programs (a configuration may say `/run`) is left alone.
+fn folders(config: &Config, purge: bool) -> Vec<PathBuf> {
+    let run = [&config.gateway.run_dir, &config.runner.run_dir];
+    let state = [&config.gateway.state_dir, &config.runner.state_dir];
+    let state = state.into_iter().filter(|_| purge);
+    let deep = |folder: &&PathBuf| folder.components().count() > 2 && folder.is_dir() && !folder.is_symlink();
+    run.into_iter().chain(state).filter(deep).cloned().collect()
+}
+
+fn remove(leftover: &Leftover) -> std::io::Result<()> {
+    match leftover {
+        Leftover::Namespace(path) => remove_namespace(path),
+        Leftover::Socket(path) => std::fs::remove_file(path),
+        Leftover::Container(engine, container) => engine.remove(container),
+    }
+}
+
+/// Takes the name of a gateway's namespace away; with its last link the kernel removes it.
+pub fn remove_namespace(path: &Path) -> std::io::Result<()> {
+    // mounted more than once when a crash came between
+    while umount2(path, MntFlags::MNT_DETACH).is_ok() {}
+    std::fs::remove_file(path)
+}
+
+fn report(removals: &[Removal], arguments: &Arguments, format: Format) -> Verdict {
+    let failed = removals.iter().any(|r| r.result.is_err());
+    match format {
+        Format::Json => {
+            let list: Vec<_> = removals
+                .iter()
+                .map(|r| serde_json::json!({ "what": r.what, "error": r.result.as_ref().err().map(ToString::to_string) }))
+                .collect();
+            show::json(&serde_json::json!({ "ok": !failed, "dry_run": arguments.dry_run, "removed": list }))?;
+        }
+        Format::Text => {
+            let word = if arguments.dry_run { "would remove" } else { "removed" };
+            for removal in removals {
+                match &removal.result {
+                    Ok(()) => show::out(format_args!("{word} {}", show::clean(&removal.what)))?,
+                    Err(error) => show::out(format_args!("could not remove {}: {error}", show::clean(&removal.what)))?,
+                }
+            }
+            if removals.is_empty() {
+                show::out("nothing is left")?;
+            }
+        }
+    }
+    Ok(if failed { Outcome::Negative } else { Outcome::Good })
+}

@@ -1,0 +1,120 @@
+//! `config.yml`: one YAML file with a section per role; every mistake at once, each with its place.
+//!
+//! Owns where the file lies, who may write it, and how its text becomes the sections that gateway and runner define.
+//! Refuses to own what the settings mean. A file that is named must exist; one that is wrong starts nothing.
+
+mod read;
+pub mod schema;
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use netpolicy::document::Mistake;
+
+use crate::exit::Failure;
+
+/// Where the file is looked for when none is named.
+pub const DEFAULT_FILE: &str = "/etc/sallyport/config.yml";
+
+/// Everything the roles are told.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The gateway.
+    pub gateway: ::gateway::config::GatewayConfig,
+    /// The runner.
+    pub runner: ::runner::RunnerConfig,
+}
+
+/// The file that applies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ConfigFile {
+    /// Named by argument or environment, or found at the usual place.
+    At(PathBuf),
+    /// None: built-in defaults.
+    BuiltIn,
+}
+
+impl ConfigFile {
+    /// The named file, else the usual one if it exists, else the defaults.
+    pub fn find(named: Option<&Path>) -> Self {
+        match named {
+            Some(path) => Self::At(path.to_owned()),
+            None if Path::new(DEFAULT_FILE).exists() => Self::At(DEFAULT_FILE.into()),
+            None => Self::BuiltIn,
+        }
+    }
+
+    /// Its path, if it is a file.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::At(path) => Some(path),
+            Self::BuiltIn => None,
+        }
+    }
+
+    /// Reads it; all mistakes become the failure's details.
+    pub fn load(&self) -> Result<Config, Failure> {
+        let Self::At(path) = self else { return Ok(Config::default()) };
+        let mistakes = match self.check()? {
+            Ok(config) => return Ok(config),
+            Err(mistakes) => mistakes,
+        };
+        let mut failure = Failure::new(format!("{} has {} mistakes", path.display(), mistakes.len()))
+            .hint("correct them; `sallyport config schema` prints what may be written");
+        failure.details = mistakes.iter().map(ToString::to_string).collect();
+        Err(failure)
+    }
+
+    /// Reads it; the mistakes apart from what keeps it from being read at all.
+    pub fn check(&self) -> Result<Result<Config, Vec<Mistake>>, Failure> {
+        let Self::At(path) = self else { return Ok(Ok(Config::default())) };
+        let text = std::fs::read(path).map_err(|e| {
+            Failure::new(format!("reading the configuration {}: {e}", path.display()))
+                .hint("name another with --config or SALLYPORT_CONFIG, or remove the name to use built-in defaults")
+        })?;
+        if let Some(writer) = others_may_write(path) {
+            return Err(Failure::new(format!("{} may be written by {writer}", path.display()))
+                .hint(format!("chmod 600 {}; whoever writes it decides what sandboxes may reach", path.display())));
+        }
+        Ok(read::config(&path.display().to_string(), &text))
+    }
+
+    /// Who beside its owner may read it, for remarks: it names nothing secret yet, but it will.
+    pub fn readable_by_others(&self) -> bool {
+        let mode = self.path().and_then(|p| std::fs::metadata(p).ok()).map(|m| m.mode());
+        mode.is_some_and(|mode| mode & 0o044 != 0)
+    }
+}
+
+fn others_may_write(path: &Path) -> Option<&'static str> {
+    match std::fs::metadata(path).ok()?.mode() {
+        mode if mode & 0o002 != 0 => Some("everybody"),
+        mode if mode & 0o020 != 0 => Some("its group"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_others_may_write_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.yml");
+        std::fs::write(&path, "gateway: {}\n").unwrap();
+        for (mode, fits) in [(0o600, true), (0o644, true), (0o664, false), (0o646, false)] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            let loaded = ConfigFile::At(path.clone()).load();
+            assert_eq!(loaded.is_ok(), fits, "{mode:o}: {loaded:?}");
+        }
+    }
+
+    #[test]
+    fn a_named_file_must_exist() {
+        let failure = ConfigFile::find(Some(Path::new("/nonexistent/config.yml"))).load().unwrap_err();
+        assert!(failure.message.contains("/nonexistent/config.yml"), "{failure:?}");
+    }
+}

@@ -1,0 +1,128 @@
+//! Output: data to standard output (tables or JSON), words to standard error, control characters never.
+
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::io::Write;
+
+use comfy_table::{ContentArrangement, Table, presets};
+use owo_colors::OwoColorize;
+use serde::Serialize;
+
+use crate::exit::Failure;
+
+/// Whether a verb prints for people or for programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// Tables and sentences.
+    Text,
+    /// JSON; one document, or one a line where the verb streams.
+    Json,
+}
+
+impl Format {
+    /// From `--json`.
+    pub fn of(json: bool) -> Self {
+        if json { Self::Json } else { Self::Text }
+    }
+}
+
+/// Writes to standard output; a reader that went away (`| head`) is no failure.
+pub fn out(text: impl Display) -> Result<(), Failure> {
+    match writeln!(anstream::stdout(), "{text}") {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Bytes as they are, to standard output.
+pub fn raw(text: &str) -> Result<(), Failure> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// One JSON document, indented for people who look.
+pub fn json(value: &impl Serialize) -> Result<(), Failure> {
+    out(serde_json::to_string_pretty(value).map_err(|e| Failure::from_error(&e))?)
+}
+
+/// One JSON document on one line.
+pub fn json_line(value: &impl Serialize) -> Result<(), Failure> {
+    out(serde_json::to_string(value).map_err(|e| Failure::from_error(&e))?)
+}
+
+/// A remark on standard error. Nobody to read it is no failure.
+pub fn note(text: impl Display) {
+    let _ = writeln!(anstream::stderr(), "{text}");
+}
+
+/// A failure on standard error, with what to do about it.
+pub fn failure(failure: &Failure) {
+    note(format_args!("{} {}", "error:".red().bold(), clean(&failure.message)));
+    for detail in &failure.details {
+        note(format_args!("  {}", clean(detail)));
+    }
+    if let Some(hint) = &failure.hint {
+        note(format_args!("{} {}", "hint:".cyan().bold(), clean(hint)));
+    }
+}
+
+/// A table without frames, which `cut` and eyes both read.
+pub fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(head.map(str::to_uppercase));
+    for row in rows {
+        table.add_row(row.map(|cell| clean(&cell).into_owned()));
+    }
+    let lines: Vec<String> = table.lines().map(|line| line.trim().to_owned()).collect();
+    lines.join("\n")
+}
+
+/// Text that others may have chosen, with control characters escaped: it must not write to a terminal.
+pub fn clean(text: &str) -> Cow<'_, str> {
+    if text.chars().all(|c| !c.is_control()) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            safe.extend(c.escape_default());
+        } else {
+            safe.push(c);
+        }
+    }
+    Cow::Owned(safe)
+}
+
+/// Bytes in units that people read.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (count, 0);
+    let mut rest = 0;
+    while value >= 1024 && unit + 1 < UNITS.len() {
+        rest = value % 1024 * 10 / 1024;
+        value /= 1024;
+        unit += 1;
+    }
+    let name = UNITS.get(unit).copied().unwrap_or("B");
+    if unit == 0 { format!("{value} {name}") } else { format!("{value}.{rest} {name}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_never_reach_a_terminal() {
+        assert_eq!(clean("a\u{1b}]52;c;\u{7}\u{9b}b\nc"), "a\\u{1b}]52;c;\\u{7}\\u{9b}b\\nc");
+        assert_eq!(clean("plain ü text"), "plain ü text");
+        assert!(!table(["x"], [["a\u{1b}[31m".to_owned()]]).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn byte_counts_read_well() {
+        assert_eq!([bytes(0), bytes(1023), bytes(1536), bytes(1 << 30)], ["0 B", "1023 B", "1.5 KiB", "1.0 GiB"]);
+    }
+}

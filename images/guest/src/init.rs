@@ -1,0 +1,129 @@
+//! Process 1 of every workload: starts the command, reaps orphans, forwards the engine's signals, ends everything.
+//!
+//! Invariants: untraceable before the command exists; at the deadline, by a clock that counts sleep and that nobody
+//! inside can set, everything is killed even if every other process of Sallyport is gone; when the command ends,
+//! nothing that it left behind lives on. Signals from inside the sandbox are ignored: only a sender outside of the
+//! pid namespace (sender 0) can end a workload early. The kernel itself shields process 1 from SIGKILL and SIGSTOP of
+//! its own namespace (`pid_namespaces(7)`).
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+
+use crate::sys;
+
+/// Exit code when the deadline ended the workload, as in timeout(1).
+const TIMED_OUT: u8 = 124;
+/// Exit code when init itself could not do its duty: the workload was not started.
+const COULD_NOT: u8 = 125;
+/// The command exists and cannot be executed, as in a shell.
+const CANNOT_EXECUTE: u8 = 126;
+/// The command does not exist, as in a shell.
+const NOT_FOUND: u8 = 127;
+
+/// Runs `command` for at most `deadline_seconds`.
+pub fn run(deadline_seconds: u64, command: &[OsString]) -> ExitCode {
+    match supervise(deadline_seconds, command) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("sally init: {error}");
+            ExitCode::from(COULD_NOT)
+        }
+    }
+}
+
+/// When everything has to end.
+struct Deadline {
+    at_seconds: u64,
+    timer: Option<OwnedFd>,
+}
+
+impl Deadline {
+    fn after(seconds: u64) -> std::io::Result<Self> {
+        let at_seconds = sys::seconds_since_boot()?.saturating_add(seconds);
+        // A kernel without boot-time timers (an old gVisor) is asked the time each second instead.
+        Ok(Self {
+            at_seconds,
+            timer: sys::boot_timer(seconds).ok(),
+        })
+    }
+
+    fn passed(&self) -> bool {
+        // A clock that cannot be read any more ends the workload: a sandbox without an end is the worse failure.
+        sys::seconds_since_boot().map_or(true, |now| now >= self.at_seconds)
+    }
+}
+
+fn supervise(deadline_seconds: u64, command: &[OsString]) -> std::io::Result<u8> {
+    sys::refuse_tracing()?;
+    let signals = sys::take_signals()?;
+    let deadline = Deadline::after(deadline_seconds)?;
+    let main = match start(command) {
+        Ok(main) => main,
+        Err(code) => return Ok(code),
+    };
+    let code = loop {
+        sys::wait_a_second(signals.as_fd(), deadline.timer.as_ref().map(AsFd::as_fd));
+        while let Some(received) = sys::next_signal(signals.as_fd()) {
+            forward(received, main);
+        }
+        let mut ended = None;
+        while let Some(child) = sys::reap() {
+            if child.pid == main {
+                ended = Some(child.code);
+            }
+        }
+        if let Some(code) = ended {
+            break code;
+        }
+        if deadline.passed() {
+            eprintln!("sally init: the deadline has passed, ending everything");
+            break TIMED_OUT;
+        }
+    };
+    // As process 1 our end takes everything with it; where we are not (a test, a shared pid namespace) this does
+    // what it can.
+    if std::process::id() == 1 {
+        sys::kill(-1, libc::SIGKILL);
+    } else {
+        sys::kill(-main, libc::SIGKILL);
+    }
+    Ok(code)
+}
+
+/// Starts the command in a process group of its own; on failure says why and returns the exit code.
+fn start(command: &[OsString]) -> Result<i32, u8> {
+    let (program, arguments) = command.split_first().ok_or(NOT_FOUND)?;
+    let started = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .process_group(0)
+        .spawn();
+    match started {
+        Ok(child) => i32::try_from(child.id()).map_err(|_| COULD_NOT),
+        Err(error) => {
+            eprintln!("sally init: {}: {}", program.to_string_lossy(), error);
+            Err(if error.kind() == ErrorKind::NotFound {
+                NOT_FOUND
+            } else {
+                CANNOT_EXECUTE
+            })
+        }
+    }
+}
+
+/// Passes a signal of the engine on to the command's process group.
+fn forward(received: sys::Received, main: i32) {
+    let from_outside = received.sender == 0;
+    let reserved = matches!(
+        received.signal,
+        libc::SIGCHLD | libc::SIGPIPE | libc::SIGTTIN | libc::SIGTTOU
+    );
+    if from_outside && !reserved {
+        sys::kill(-main, received.signal);
+        // A stopped group would sit on the signal until someone continues it.
+        sys::kill(-main, libc::SIGCONT);
+    }
+}

@@ -1,0 +1,192 @@
+//! The promises of `sally init`, each with the real binary as process 1 of a pid namespace of its own.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const SALLY: &str = env!("CARGO_BIN_EXE_sally");
+
+/// The helper as process 1: unshare(1) forks, so its child is the first process of the new pid namespace.
+fn pid_one(arguments: &[&str]) -> Command {
+    let mut command = Command::new("unshare");
+    command.args([
+        "--pid",
+        "--mount",
+        "--mount-proc",
+        "--fork",
+        "--kill-child",
+        SALLY,
+        "init",
+        "--deadline-seconds",
+    ]);
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn sh(deadline: &str, script: &str) -> Output {
+    pid_one(&[deadline, "--", "sh", "-c", script])
+        .output()
+        .unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn exit_code_is_the_commands() {
+    assert_eq!(sh("60", "exit 0").status.code(), Some(0));
+    assert_eq!(sh("60", "exit 37").status.code(), Some(37));
+    assert_eq!(sh("60", "kill -KILL $$").status.code(), Some(137));
+}
+
+#[test]
+fn missing_command_is_127_and_unexecutable_one_126() {
+    let missing = pid_one(&["60", "--", "/no/such/program"]).output().unwrap();
+    assert_eq!(missing.status.code(), Some(127));
+    let directory = pid_one(&["60", "--", "/tmp"]).output().unwrap();
+    assert_eq!(directory.status.code(), Some(126));
+}
+
+#[test]
+fn workload_cannot_trace_or_read_init_and_reads_itself() {
+    // As root with every capability ptrace would be granted, so the probe runs as an ordinary user like `agent` does,
+    // and so does init.
+    let script = "for f in mem environ maps fd/0 root cwd exe; do cat /proc/1/$f >/dev/null 2>&1 && echo open $f; done; \
+                  cat /proc/$$/environ >/dev/null && echo own; ls /proc/1/fd >/dev/null 2>&1 && echo open fd";
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--mount", "--mount-proc", "--fork", "--kill-child"]);
+    command.args([
+        "setpriv",
+        "--reuid",
+        "1000",
+        "--regid",
+        "1000",
+        "--clear-groups",
+        "--bounding-set=-all",
+    ]);
+    command.args([
+        readable_copy().to_str().unwrap(),
+        "init",
+        "--deadline-seconds",
+        "60",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]);
+    let output = command.output().unwrap();
+    assert_eq!(text(&output).trim(), "own", "{output:?}");
+}
+
+/// The build folder may be closed to other users; the workload's user has to be able to execute the helper.
+fn readable_copy() -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = std::path::Path::new("/tmp").join(format!("sally-init-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let copy = folder.join("sally");
+    std::fs::copy(SALLY, &copy).unwrap();
+    for path in [&folder, &copy] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    copy
+}
+
+#[test]
+fn deadline_ends_everything_that_ignores_signals() {
+    let begun = Instant::now();
+    let output = sh(
+        "1",
+        "trap '' TERM INT HUP; (setsid sh -c 'trap \"\" TERM; while :; do :; done' &) ; kill -STOP -1; while :; do :; done",
+    );
+    assert_eq!(output.status.code(), Some(124), "{output:?}");
+    assert!(begun.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn workload_cannot_end_or_stop_init() {
+    let script = "for s in TERM INT QUIT HUP KILL STOP TSTP USR1 SEGV ABRT; do kill -$s 1 2>/dev/null; done; echo alive; exit 5";
+    let output = sh("60", script);
+    assert_eq!(
+        (output.status.code(), text(&output).trim()),
+        (Some(5), "alive")
+    );
+}
+
+#[test]
+fn orphans_are_reaped() {
+    // Each subshell's child outlives its parent and falls to process 1. Zombies would stay listed in /proc.
+    let script = "i=0; while [ $i -lt 300 ]; do (true & ) ; i=$((i+1)); done; \
+                  n=0; while [ $n -lt 200 ]; do z=$(grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l); \
+                  [ $z -eq 0 ] && break; n=$((n+1)); sleep 0.05; done; echo $z";
+    assert_eq!(text(&sh("60", script)).trim(), "0");
+}
+
+#[test]
+fn process_that_keeps_stdout_open_does_not_outlive_the_command() {
+    let begun = Instant::now();
+    let output = sh("60", "(setsid sleep 1000 &) ; echo done");
+    assert_eq!(
+        (output.status.code(), text(&output).trim()),
+        (Some(0), "done")
+    );
+    assert!(begun.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn signal_from_outside_reaches_the_command() {
+    let mut child = pid_one(&[
+        "60",
+        "--",
+        "sh",
+        "-c",
+        "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done",
+    ])
+    .stdout(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(child.stdout.take().unwrap()),
+        &mut line,
+    )
+    .unwrap();
+    assert_eq!(line, "ready\n");
+    let init = only_child_of(child.id());
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &init])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let status = child.wait().unwrap();
+    assert_eq!((status.code(), status.signal()), (Some(9), None));
+}
+
+fn only_child_of(pid: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))
+        .unwrap()
+        .trim()
+        .to_owned()
+}
+
+#[test]
+fn wrong_arguments_start_nothing() {
+    for arguments in [
+        &["x", "--", "true"][..],
+        &["-1", "--", "true"],
+        &["5", "--"],
+        &["5", "true"],
+    ] {
+        assert_eq!(
+            pid_one(arguments).output().unwrap().status.code(),
+            Some(64),
+            "{arguments:?}"
+        );
+    }
+}

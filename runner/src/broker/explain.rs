@@ -1,0 +1,148 @@
+//! `GET /v1/net/explain`: hands the question to the gateway, for the network that asks, and puts the answer into words.
+//!
+//! The destination is a sandbox's text: bounded, decoded once, passed on as one JSON string.
+
+use std::fmt::Write as _;
+
+use gateway::control::Client;
+use gateway::control::api::ExplainRequest;
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+use netpolicy::ids::NetworkId;
+use netpolicy::policy::Protocol;
+use serde_json::Value;
+
+use super::{Answer, plain, text};
+
+/// The longest name has 253 characters, with port and brackets; a URL may be longer.
+const LONGEST_DESTINATION: usize = 2048;
+/// What `sally` assumes for a name without a port.
+const DEFAULT_PORT: u16 = 443;
+
+/// How the answer is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Answers `dest=...` for a network.
+pub async fn answer(query: &str, form: Form, network: &NetworkId, gateway: &Client) -> Answer {
+    let Some(destination) = destination(query) else {
+        return text(StatusCode::BAD_REQUEST, "ask for one destination: /v1/net/explain?dest=HOST:PORT\n");
+    };
+    let request = ExplainRequest {
+        destination,
+        protocol: Protocol::Tcp,
+        sni: None,
+        resolves_to: Vec::new(),
+        method: None,
+        path: None,
+    };
+    match gateway.explain(network, &request).await {
+        Ok(explanation) => {
+            let decision = explanation.get("decision").and_then(Value::as_str).unwrap_or("deny").to_owned();
+            let mut answer = match form {
+                Form::Text => text(StatusCode::OK, words(&request.destination, &explanation)),
+                Form::Json => plain(StatusCode::OK, "application/json", explanation.to_string()),
+            };
+            if let Ok(value) = HeaderValue::from_str(&decision) {
+                answer.headers_mut().insert("sallyport-decision", value);
+            }
+            answer
+        }
+        Err(error) => match error.problem() {
+            Some(problem) if problem.status < 500 => text(StatusCode::BAD_REQUEST, format!("{}\n", problem.message)),
+            _ => {
+                tracing::warn!(%error, %network, "explaining a destination");
+                text(StatusCode::BAD_GATEWAY, "the gateway does not answer\n")
+            }
+        },
+    }
+}
+
+/// The decoded destination, with a port.
+fn destination(query: &str) -> Option<String> {
+    let raw = query.split('&').find_map(|pair| pair.strip_prefix("dest="))?;
+    let decoded = percent_decode(raw)?;
+    let fits = !decoded.is_empty() && decoded.len() <= LONGEST_DESTINATION && !decoded.chars().any(char::is_control);
+    fits.then(|| with_port(decoded))
+}
+
+fn with_port(destination: String) -> String {
+    let url = destination.contains("://");
+    let port = destination.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
+    // A bare IPv6 address ends in what looks like a port.
+    let bare_v6 = destination.parse::<std::net::Ipv6Addr>().is_ok();
+    match (url || (port && !bare_v6), bare_v6) {
+        (true, _) => destination,
+        (false, true) => format!("[{destination}]:{DEFAULT_PORT}"),
+        (false, false) => format!("{destination}:{DEFAULT_PORT}"),
+    }
+}
+
+fn percent_decode(text: &str) -> Option<String> {
+    let mut bytes = text.bytes();
+    let mut out = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        if byte == b'%' {
+            let digits = [bytes.next()?, bytes.next()?];
+            let digits = std::str::from_utf8(&digits).ok()?;
+            out.push(u8::from_str_radix(digits, 16).ok()?);
+        } else {
+            out.push(byte);
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+/// The explanation for people: decision, reason, the line that made it, what would change it.
+fn words(destination: &str, explanation: &Value) -> String {
+    let get = |key: &str| explanation.get(key).and_then(Value::as_str);
+    let mut out = format!("{destination}: {}", get("decision").unwrap_or("unknown"));
+    if let Some(reason) = get("reason") {
+        let _ = write!(out, " ({reason})");
+    }
+    out.push('\n');
+    let rule = explanation.get("rule");
+    let file = rule.and_then(|rule| rule.get("file")).and_then(Value::as_str);
+    let line = rule.and_then(|rule| rule.get("line")).and_then(Value::as_u64);
+    if let (Some(file), Some(line)) = (file, line) {
+        let _ = writeln!(out, "  decided by {file}:{line}");
+    }
+    for (key, label) in [("policy", "policy"), ("class", "address class"), ("help", "help"), ("change", "what would change it")] {
+        if let Some(value) = get(key) {
+            let _ = writeln!(out, "  {label}: {value}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn destination_is_bounded_and_decoded_once() {
+        assert_eq!(destination("dest=example.com%3A22").as_deref(), Some("example.com:22"));
+        assert_eq!(destination("x=1&dest=example.com").as_deref(), Some("example.com:443"));
+        assert_eq!(destination("dest=2001%3Adb8%3A%3A1").as_deref(), Some("[2001:db8::1]:443"));
+        assert_eq!(destination("dest=https%3A%2F%2Fa.example%2Fx").as_deref(), Some("https://a.example/x"));
+        assert_eq!(destination("dest=%2541").as_deref(), Some("%41:443"));
+        for bad in ["", "dest=", "dest=%0d%0aX", "dest=%4", "dest=%zz", "dest=%ff%fe", "other=1"] {
+            assert_eq!(destination(bad), None, "{bad}");
+        }
+        assert_eq!(destination(&format!("dest={}", "a".repeat(3000))), None);
+    }
+
+    #[test]
+    fn words_name_reason_and_line() {
+        let explanation = serde_json::json!({
+            "decision": "deny", "reason": "name_not_allowed", "rule": { "file": "p.yaml", "line": 3 }, "policy": "p"
+        });
+        let text = words("a.example:443", &explanation);
+        assert_eq!(text, "a.example:443: deny (name_not_allowed)\n  decided by p.yaml:3\n  policy: p\n");
+    }
+}

@@ -1,0 +1,209 @@
+//! The runner's configuration: one section of the one YAML file, with a reason beside each default.
+//!
+//! Owns the shape and the checks that need no I/O; every mistake is reported at once. Refuses to own where the file lies
+//! and who may read it.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::job::{ImageName, IsolationChoice};
+
+/// Which engine runs sandboxes.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum EngineChoice {
+    /// `DOCKER_HOST` if it names a Unix socket, else Docker's socket, else Podman's.
+    #[default]
+    Auto,
+    /// Docker at its usual socket.
+    Docker,
+    /// Podman at its usual socket.
+    Podman,
+    /// Whatever answers at this socket.
+    Socket(PathBuf),
+}
+
+impl From<String> for EngineChoice {
+    fn from(text: String) -> Self {
+        match text.as_str() {
+            "auto" => Self::Auto,
+            "docker" => Self::Docker,
+            "podman" => Self::Podman,
+            path => Self::Socket(path.strip_prefix("unix://").unwrap_or(path).into()),
+        }
+    }
+}
+
+impl From<EngineChoice> for String {
+    fn from(choice: EngineChoice) -> Self {
+        match choice {
+            EngineChoice::Auto => "auto".to_owned(),
+            EngineChoice::Docker => "docker".to_owned(),
+            EngineChoice::Podman => "podman".to_owned(),
+            EngineChoice::Socket(path) => path.to_string_lossy().into_owned(),
+        }
+    }
+}
+
+/// Everything that the runner is told.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RunnerConfig {
+    /// `auto`, `docker`, `podman` or the path of a socket.
+    pub engine: EngineChoice,
+    /// Wired holders kept ready; each costs one idle process and saves about 200 ms a start.
+    pub pool: usize,
+    /// Runs at the same time; more wait for nothing and are refused.
+    pub max_runs: usize,
+    /// The gateway's control socket.
+    pub control: PathBuf,
+    /// The socket that this runner's API listens on.
+    pub socket: PathBuf,
+    /// What must survive a restart: who owns what, the helper's files. Must be the same path for the engine.
+    pub state_dir: PathBuf,
+    /// Sockets and per-run files; the engine mounts from here, so the same path for it, too.
+    pub run_dir: PathBuf,
+    /// Defaults and ceilings of a run.
+    pub limits: Limits,
+}
+
+/// Defaults and ceilings of a run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Image of runs that name none.
+    pub image: String,
+    /// Isolation class of runs that name none.
+    pub isolation: IsolationChoice,
+    /// 15 minutes: long enough for an agent's task, short enough that a hanging one is noticed.
+    pub timeout_seconds: u64,
+    /// Longest timeout that a run may ask for.
+    pub max_timeout_seconds: u64,
+    /// Memory, in MiB.
+    pub memory_mib: u64,
+    /// Most memory that a run may ask for.
+    pub max_memory_mib: u64,
+    /// CPU, in thousandths.
+    pub cpu_millis: u64,
+    /// Most CPU that a run may ask for.
+    pub max_cpu_millis: u64,
+    /// Processes and threads.
+    pub pids: u64,
+    /// Most processes that a run may ask for.
+    pub max_pids: u64,
+    /// Bytes of output that are passed on; what follows is dropped behind a marker.
+    pub output_bytes: u64,
+}
+
+impl Default for RunnerConfig {
+    fn default() -> Self {
+        Self {
+            engine: EngineChoice::Auto,
+            pool: 1,
+            max_runs: 64,
+            control: "/run/sallyport/control.sock".into(),
+            socket: "/run/sallyport/runner.sock".into(),
+            state_dir: "/var/lib/sallyport/runner".into(),
+            run_dir: "/run/sallyport/runner".into(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            image: "sallyport/sandbox:latest".to_owned(),
+            isolation: IsolationChoice::Auto,
+            timeout_seconds: 15 * 60,
+            max_timeout_seconds: 24 * 60 * 60,
+            memory_mib: 1024,
+            max_memory_mib: 64 * 1024,
+            cpu_millis: 1000,
+            max_cpu_millis: 64_000,
+            pids: 256,
+            max_pids: 32_768,
+            output_bytes: 1 << 30,
+        }
+    }
+}
+
+/// A holder is an idle process and a network; more than this many ready ones only cost memory.
+const LARGEST_POOL: usize = 256;
+
+impl RunnerConfig {
+    /// Every mistake, as `key: what is wrong`.
+    pub fn mistakes(&self) -> Vec<String> {
+        let mut mistakes = Vec::new();
+        if self.pool > LARGEST_POOL {
+            mistakes.push(format!("runner.pool: at most {LARGEST_POOL}"));
+        }
+        if !(1..=10_000).contains(&self.max_runs) {
+            mistakes.push("runner.max_runs: between 1 and 10000".to_owned());
+        }
+        let paths = [
+            ("control", &self.control),
+            ("socket", &self.socket),
+            ("state_dir", &self.state_dir),
+            ("run_dir", &self.run_dir),
+        ];
+        for (key, path) in paths {
+            if !path.is_absolute() {
+                mistakes.push(format!("runner.{key}: {} is not an absolute path", path.display()));
+            }
+        }
+        if let EngineChoice::Socket(path) = &self.engine {
+            if !path.is_absolute() {
+                mistakes.push("runner.engine: `auto`, `docker`, `podman` or the absolute path of a socket".to_owned());
+            }
+        }
+        self.limits.add_mistakes(&mut mistakes);
+        mistakes
+    }
+}
+
+impl Limits {
+    fn add_mistakes(&self, mistakes: &mut Vec<String>) {
+        if let Err(error) = ImageName::from_str(&self.image) {
+            mistakes.push(format!("runner.limits.image: {error}"));
+        }
+        let pairs = [
+            ("timeout_seconds", self.timeout_seconds, self.max_timeout_seconds),
+            ("memory_mib", self.memory_mib, self.max_memory_mib),
+            ("cpu_millis", self.cpu_millis, self.max_cpu_millis),
+            ("pids", self.pids, self.max_pids),
+        ];
+        for (key, value, most) in pairs {
+            if value == 0 || value > most {
+                mistakes.push(format!("runner.limits.{key}: {value} is not between 1 and max_{key} ({most})"));
+            }
+        }
+        if self.output_bytes == 0 {
+            mistakes.push("runner.limits.output_bytes: 0 would drop all output".to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_have_no_mistakes_and_all_mistakes_come_at_once() {
+        assert!(RunnerConfig::default().mistakes().is_empty());
+        let config: RunnerConfig = serde_json::from_str(
+            r#"{"engine":"relative.sock","pool":100000,"control":"x","limits":{"image":"--bad","pids":0,"output_bytes":0}}"#,
+        )
+        .unwrap();
+        assert_eq!(config.mistakes().len(), 6, "{:?}", config.mistakes());
+        assert!(serde_json::from_str::<RunnerConfig>(r#"{"poll":1}"#).is_err());
+    }
+
+    #[test]
+    fn engine_is_a_word_or_a_socket() {
+        assert_eq!(EngineChoice::from("podman".to_owned()), EngineChoice::Podman);
+        assert_eq!(EngineChoice::from("unix:///x/y.sock".to_owned()), EngineChoice::Socket("/x/y.sock".into()));
+    }
+}

@@ -1,0 +1,120 @@
+//! Removes what nobody owns: after a kill -9 of the runner, the gateway or the engine.
+//!
+//! Compares this installation's containers, networks and folders with the runs and pooled pods that this process knows.
+//! Trusts no guard's Drop and no earlier clean-up. Never runs anything again: a run that was live when its runner died is
+//! lost, and ended. Also ends live runs whose network the gateway no longer has, because nothing may run unwatched.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use crate::Runner;
+use crate::pod::{INSTANCE_LABEL, network_id};
+use crate::run::{EndReason, RunId};
+
+/// Between two rounds; the promise is a minute.
+const INTERVAL: Duration = Duration::from_secs(20);
+
+/// What a round found and removed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Round {
+    /// Removed things, for the log.
+    pub removed: Vec<String>,
+    /// What could not be removed; the next round tries again.
+    pub failed: Vec<String>,
+}
+
+/// Reaps until dropped.
+pub async fn reap(runner: &Runner) {
+    loop {
+        let round = round(runner).await;
+        for thing in &round.removed {
+            tracing::info!(thing, "removed what nobody owns");
+        }
+        for thing in &round.failed {
+            tracing::warn!(thing, "could not remove what nobody owns");
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+/// One round.
+pub async fn round(runner: &Runner) -> Round {
+    let mut round = Round::default();
+    // Each list is taken before it is asked who owns what is on it: what comes into being in between is not on it.
+    match runner.pods.backend.owned().await {
+        Ok(owned) => {
+            for sandbox in owned {
+                if is_owned(runner, &sandbox.run) {
+                    continue;
+                }
+                let thing = format!("sandbox {} of run {}", sandbox.id.0, sandbox.run);
+                match runner.pods.backend.remove(&sandbox.id).await {
+                    Ok(()) => round.removed.push(thing),
+                    Err(error) => round.failed.push(format!("{thing}: {error}")),
+                }
+            }
+        }
+        Err(error) => round.failed.push(error.to_string()),
+    }
+    networks(runner, &mut round).await;
+    folders(runner, &mut round);
+    round
+}
+
+fn is_owned(runner: &Runner, run: &RunId) -> bool {
+    runner.pool.runs().contains(run) || runner.runs.knows(run)
+}
+
+async fn networks(runner: &Runner, round: &mut Round) {
+    let expected: Vec<_> = runner.wired_runs();
+    let networks = match runner.pods.gateway.networks().await {
+        Ok(networks) => networks,
+        Err(error) => {
+            round.failed.push(format!("asking the gateway for its networks: {error}"));
+            return;
+        }
+    };
+    let mut present = HashSet::new();
+    for network in networks {
+        if network.labels.get(INSTANCE_LABEL) != Some(&runner.pods.instance) {
+            continue;
+        }
+        let run = network.run.as_deref().and_then(|run| run.parse::<RunId>().ok());
+        if run.as_ref().is_some_and(|run| is_owned(runner, run)) {
+            present.insert(network.id);
+            continue;
+        }
+        match runner.pods.detach(&network.id).await {
+            None => round.removed.push(format!("network {}", network.id)),
+            Some(failed) => round.failed.push(failed),
+        }
+    }
+    for run in expected {
+        if network_id(&run).is_some_and(|id| !present.contains(&id)) {
+            lost(runner, &run, round).await;
+        }
+    }
+}
+
+/// The gateway no longer has the network of something wired.
+async fn lost(runner: &Runner, run: &RunId, round: &mut Round) {
+    if let Some(pod) = runner.pool.take_out(run) {
+        round.removed.push(format!("pooled run {run}, whose network is gone"));
+        round.failed.extend(runner.pods.release(pod).await);
+    } else if runner.runs.end(run, EndReason::NetworkLost) {
+        round.removed.push(format!("run {run}, whose network is gone"));
+    }
+}
+
+fn folders(runner: &Runner, round: &mut Round) {
+    let Ok(entries) = std::fs::read_dir(&runner.pods.folder) else { return };
+    for entry in entries.flatten() {
+        let Some(run) = entry.file_name().to_str().and_then(|name| name.parse::<RunId>().ok()) else { continue };
+        if !is_owned(runner, &run) {
+            match runner.pods.remove_folder(&run) {
+                None => round.removed.push(format!("files of run {run}")),
+                Some(failed) => round.failed.push(failed),
+            }
+        }
+    }
+}

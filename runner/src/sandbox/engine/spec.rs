@@ -1,0 +1,326 @@
+//! From a sandbox's specification to the engine's words: pure, so that every setting can be tested without an engine.
+//!
+//! Invariants: no engine network, ever; no privileges gained (no-new-privileges, our seccomp profile, capabilities
+//! dropped); nothing of the host but single read-only files; no restart, no health check, no log on disk; the image's
+//! own user, entry point, stop signal and labels never decide anything.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use bollard::models::{
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType,
+    ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
+};
+
+use super::connect::{Flavour, Runtime};
+use crate::run::RunId;
+use crate::sandbox::{HolderSpec, Role, User, WorkloadSpec};
+
+/// Label that names this installation.
+pub const INSTANCE_LABEL: &str = "sallyport.instance";
+/// Label that names the part in a pod.
+pub const ROLE_LABEL: &str = "sallyport.role";
+/// Label that names the run.
+pub const RUN_LABEL: &str = "sallyport.run";
+
+/// Where the helper lies in every workload.
+const SALLY: &str = "/.sally";
+/// Where the holder finds its one-use socket.
+const SOCKET: &str = "/socket";
+const HOST_NAME: &str = "sandbox";
+
+/// uid and gid of `agent`, by number, because other images have no such name.
+const AGENT: &str = "1000:1000";
+const ROOT: &str = "0:0";
+/// The holder needs nothing, so it is nobody.
+const NOBODY: &str = "65534:65534";
+
+/// What an engine gives root by default (Docker's list; Podman's is shorter), asked for by name so that it is the same
+/// everywhere. `SYS_PTRACE` is in neither and never asked for.
+const ROOT_CAPABILITIES: [&str; 14] = [
+    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "NET_RAW", "SETFCAP",
+    "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
+];
+
+const MIB: u64 = 1 << 20;
+/// The helper needs 1 MiB; the rest is for the engine's runtime, which starts inside the limit.
+const HOLDER_MEMORY_MIB: u64 = 64;
+/// The same: a Go runtime starts several threads before it becomes the helper.
+const HOLDER_PIDS: i64 = 32;
+/// Open files: enough for servers and builds, low enough that a run cannot fill the host's table (256 x 16,384).
+const OPEN_FILES: i64 = 16_384;
+/// Of 1000 at most, which would be "always first": above every service of the host, below what asks to die.
+const KILLED_FIRST: i64 = 900;
+/// A holder that dies takes its run's network along, so it goes after the workload.
+const HOLDER_KILLED: i64 = 500;
+/// Half of what other programs get when CPUs are short.
+const CPU_SHARES: i64 = 512;
+
+/// Counted over all sandboxes together, because their users are one to the kernel: room for 64 runs of 256 processes.
+/// The pids limit is what holds for one of them.
+const USER_PROCESSES: i64 = 16_384;
+
+/// What every container of this installation has in common.
+#[derive(Clone, Debug)]
+pub struct Common<'a> {
+    /// Which installation.
+    pub instance: &'a str,
+    /// Which engine.
+    pub flavour: Flavour,
+    /// The profile, as the engine wants to be told.
+    pub seccomp: &'a str,
+    /// Runtime to ask for; `None` is the engine's default.
+    pub runtime: Option<&'a Runtime>,
+    /// How far limits may be raised here.
+    pub ceilings: Ceilings,
+}
+
+/// Hard limits that this machine gives its own services; asking an engine for more fails where it lacks the power.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ceilings {
+    /// Open files.
+    pub files: i64,
+    /// Processes of one user.
+    pub processes: i64,
+}
+
+/// A container's name: what the reaper trusts, because no image can choose it.
+pub fn name(instance: &str, run: &RunId, role: Role) -> String {
+    format!("sallyport-{instance}-{run}-{}", role.word())
+}
+
+/// A container's labels.
+fn labels(instance: &str, run: &RunId, role: Role) -> HashMap<String, String> {
+    let pairs = [(INSTANCE_LABEL, instance), (ROLE_LABEL, role.word()), (RUN_LABEL, run.as_str())];
+    pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).into()
+}
+
+/// The holder's container.
+pub fn holder(common: &Common<'_>, image: &str, spec: &HolderSpec) -> ContainerCreateBody {
+    let host = HostConfig {
+        network_mode: Some("none".to_owned()),
+        readonly_rootfs: Some(true),
+        memory: Some(bytes(HOLDER_MEMORY_MIB)),
+        memory_swap: Some(bytes(HOLDER_MEMORY_MIB)),
+        pids_limit: Some(HOLDER_PIDS),
+        oom_score_adj: Some(HOLDER_KILLED),
+        mounts: Some(vec![read_only(&spec.socket, SOCKET)]),
+        ..host(common)
+    };
+    ContainerCreateBody {
+        image: Some(image.to_owned()),
+        user: Some(NOBODY.to_owned()),
+        hostname: Some(HOST_NAME.to_owned()),
+        entrypoint: Some(vec!["/sally".to_owned()]),
+        cmd: Some(["hold", "--socket", SOCKET].map(str::to_owned).to_vec()),
+        working_dir: Some("/".to_owned()),
+        attach_stdout: Some(false),
+        attach_stderr: Some(false),
+        ..body(labels(common.instance, &spec.run, Role::Holder), host)
+    }
+}
+
+/// The workload's container.
+pub fn workload(common: &Common<'_>, guest: &Path, spec: &WorkloadSpec) -> ContainerCreateBody {
+    let capabilities = match spec.user {
+        User::Agent => Vec::new(),
+        User::Root => ROOT_CAPABILITIES.map(str::to_owned).to_vec(),
+    };
+    let mounts = vec![
+        read_only(guest, SALLY),
+        read_only(&spec.files.resolv_conf, "/etc/resolv.conf"),
+        read_only(&spec.files.hosts, "/etc/hosts"),
+        read_only(&spec.files.hostname, "/etc/hostname"),
+    ];
+    let host = HostConfig {
+        network_mode: Some(format!("container:{}", spec.holder.0)),
+        cap_add: Some(capabilities),
+        memory: Some(bytes(spec.resources.memory_mib)),
+        memory_swap: Some(bytes(spec.resources.memory_mib)),
+        nano_cpus: Some(i64::try_from(spec.resources.cpu_millis.saturating_mul(1_000_000)).unwrap_or(i64::MAX)),
+        cpu_shares: Some(CPU_SHARES),
+        pids_limit: Some(i64::try_from(spec.resources.pids).unwrap_or(i64::MAX)),
+        oom_score_adj: Some(KILLED_FIRST),
+        mounts: Some(mounts),
+        ..host(common)
+    };
+    let mut cmd = vec!["init".to_owned(), "--deadline-seconds".to_owned(), spec.deadline_seconds.to_string(), "--".to_owned()];
+    cmd.extend(spec.command.iter().cloned());
+    ContainerCreateBody {
+        image: Some(spec.image_id.clone()),
+        user: Some(if spec.user == User::Root { ROOT } else { AGENT }.to_owned()),
+        // Docker gives a joined container its holder's host name and refuses another word on it.
+        hostname: (common.flavour == Flavour::Podman).then(|| HOST_NAME.to_owned()),
+        entrypoint: Some(vec![SALLY.to_owned()]),
+        cmd: Some(cmd),
+        env: Some(spec.env.iter().map(|(key, value)| format!("{key}={value}")).collect()),
+        working_dir: Some(spec.workdir.clone()),
+        attach_stdout: Some(true),
+        attach_stderr: Some(true),
+        ..body(labels(common.instance, &spec.run, Role::Workload), host)
+    }
+}
+
+fn body(labels: HashMap<String, String>, host: HostConfig) -> ContainerCreateBody {
+    ContainerCreateBody {
+        labels: Some(labels),
+        tty: Some(false),
+        attach_stdin: Some(false),
+        open_stdin: Some(false),
+        // An image's health check would run beside the job, as whoever it likes.
+        healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }),
+        stop_signal: Some("SIGTERM".to_owned()),
+        stop_timeout: Some(5),
+        host_config: Some(host),
+        ..ContainerCreateBody::default()
+    }
+}
+
+fn host(common: &Common<'_>) -> HostConfig {
+    HostConfig {
+        cap_drop: Some(vec!["ALL".to_owned()]),
+        security_opt: Some(vec!["no-new-privileges".to_owned(), format!("seccomp={}", common.seccomp)]),
+        privileged: Some(false),
+        publish_all_ports: Some(false),
+        restart_policy: Some(RestartPolicy { name: Some(RestartPolicyNameEnum::NO), maximum_retry_count: None }),
+        // Output goes to whoever asked for the run; a log on disk would be a second copy and a way to fill the disk.
+        log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
+        ipc_mode: Some("private".to_owned()),
+        cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
+        auto_remove: Some(false),
+        ulimits: Some(ulimits(common)),
+        runtime: common.runtime.map(|runtime| runtime.0.clone()),
+        // The engine's init would stand before ours.
+        init: Some(false),
+        ..HostConfig::default()
+    }
+}
+
+fn ulimits(common: &Common<'_>) -> Vec<ResourcesUlimits> {
+    let mut limits = vec![limit("core", 0), limit("nofile", OPEN_FILES.min(common.ceilings.files))];
+    if common.flavour == Flavour::Podman {
+        // Podman asks for the kernel's maximum where nothing is said, which a service may not be able to give.
+        limits.push(limit("nproc", USER_PROCESSES.min(common.ceilings.processes)));
+    }
+    limits
+}
+
+fn bytes(mib: u64) -> i64 {
+    i64::try_from(mib.saturating_mul(MIB)).unwrap_or(i64::MAX)
+}
+
+fn limit(name: &str, value: i64) -> ResourcesUlimits {
+    ResourcesUlimits { name: Some(name.to_owned()), soft: Some(value), hard: Some(value) }
+}
+
+/// A mount fails if the source is missing, where a bind in the old form would make a folder.
+fn read_only(source: &Path, target: &str) -> Mount {
+    Mount {
+        typ: Some(MountType::BIND),
+        source: Some(source.to_string_lossy().into_owned()),
+        target: Some(target.to_owned()),
+        read_only: Some(true),
+        ..Mount::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::{Isolation, PodFiles, Resources, SandboxId};
+
+    fn common(flavour: Flavour) -> Common<'static> {
+        let ceilings = Ceilings { files: 20_000, processes: 90_000 };
+        Common { instance: "i1", flavour, seccomp: "{}", runtime: None, ceilings }
+    }
+
+    fn spec(user: User) -> WorkloadSpec {
+        WorkloadSpec {
+            run: "0123456789abcdef".parse().unwrap(),
+            holder: SandboxId("h1".to_owned()),
+            image_id: "sha256:00".to_owned(),
+            command: vec!["sh".to_owned(), "-c".to_owned(), "id".to_owned()],
+            env: vec![("A".to_owned(), "b=c".to_owned())],
+            workdir: "/work".to_owned(),
+            user,
+            isolation: Isolation::Hardened,
+            resources: Resources { memory_mib: 1024, cpu_millis: 1500, pids: 256 },
+            deadline_seconds: 1200,
+            files: PodFiles { resolv_conf: "/r/resolv".into(), hosts: "/r/hosts".into(), hostname: "/r/name".into() },
+        }
+    }
+
+    fn made(user: User) -> (ContainerCreateBody, HostConfig) {
+        let mut body = workload(&common(Flavour::Docker), Path::new("/s/sally"), &spec(user));
+        let host = body.host_config.take().unwrap();
+        (body, host)
+    }
+
+    #[test]
+    fn workload_has_no_network_of_the_engine_and_no_power() {
+        let (body, host) = made(User::Agent);
+        assert_eq!(host.network_mode.as_deref(), Some("container:h1"));
+        assert_eq!((host.cap_drop, host.cap_add), (Some(vec!["ALL".to_owned()]), Some(vec![])));
+        assert_eq!(host.security_opt.unwrap(), ["no-new-privileges", "seccomp={}"]);
+        assert_eq!((host.privileged, host.devices, host.binds, host.pid_mode), (Some(false), None, None, None));
+        assert_eq!(body.user.as_deref(), Some("1000:1000"));
+        assert_eq!(body.networking_config, None);
+        assert_eq!(body.exposed_ports, None);
+    }
+
+    #[test]
+    fn root_has_a_known_list_without_ptrace() {
+        let (body, host) = made(User::Root);
+        assert_eq!(body.user.as_deref(), Some("0:0"));
+        let added = host.cap_add.unwrap();
+        assert_eq!(added.len(), 14);
+        assert!(!added.iter().any(|c| c == "SYS_PTRACE" || c == "SYS_ADMIN" || c == "NET_ADMIN"));
+        assert_eq!(host.cap_drop.unwrap(), ["ALL"]);
+    }
+
+    #[test]
+    fn every_mount_is_one_read_only_file() {
+        let (_, host) = made(User::Root);
+        let mounts = host.mounts.unwrap();
+        let targets: Vec<_> = mounts.iter().map(|m| m.target.clone().unwrap()).collect();
+        assert_eq!(targets, ["/.sally", "/etc/resolv.conf", "/etc/hosts", "/etc/hostname"]);
+        assert!(mounts.iter().all(|m| m.read_only == Some(true) && m.typ == Some(MountType::BIND)));
+    }
+
+    #[test]
+    fn limits_are_as_asked_and_without_swap() {
+        let (_, host) = made(User::Agent);
+        assert_eq!((host.memory, host.memory_swap), (Some(1 << 30), Some(1 << 30)));
+        assert_eq!((host.nano_cpus, host.pids_limit, host.oom_score_adj), (Some(1_500_000_000), Some(256), Some(900)));
+        let ulimits = host.ulimits.unwrap();
+        assert!(ulimits.iter().any(|u| u.name.as_deref() == Some("core") && u.hard == Some(0)));
+        assert_eq!(host.log_config.unwrap().typ.as_deref(), Some("none"));
+        assert_eq!(host.restart_policy.unwrap().name, Some(RestartPolicyNameEnum::NO));
+    }
+
+    #[test]
+    fn image_decides_neither_entry_point_nor_health_nor_labels() {
+        let (body, _) = made(User::Agent);
+        assert_eq!(body.entrypoint.unwrap(), ["/.sally"]);
+        assert_eq!(body.cmd.unwrap(), ["init", "--deadline-seconds", "1200", "--", "sh", "-c", "id"]);
+        assert_eq!(body.healthcheck.unwrap().test.unwrap(), ["NONE"]);
+        assert_eq!(body.stop_signal.as_deref(), Some("SIGTERM"));
+        assert_eq!(body.env.unwrap(), ["A=b=c"]);
+        let labels = body.labels.unwrap();
+        assert_eq!(labels["sallyport.run"], "0123456789abcdef");
+        assert_eq!(labels["sallyport.role"], "workload");
+        assert_eq!(labels["sallyport.instance"], "i1");
+    }
+
+    #[test]
+    fn holder_is_nobody_with_one_socket() {
+        let spec = HolderSpec { run: "0123456789abcdef".parse().unwrap(), socket: "/p/ns.sock".into() };
+        let mut body = holder(&common(Flavour::Docker), "sallyport/holder:x", &spec);
+        let host = body.host_config.take().unwrap();
+        assert_eq!(host.network_mode.as_deref(), Some("none"));
+        assert_eq!((host.readonly_rootfs, host.cap_add), (Some(true), None));
+        assert_eq!(host.mounts.unwrap().len(), 1);
+        assert_eq!(body.user.as_deref(), Some("65534:65534"));
+        assert_eq!(body.labels.unwrap()["sallyport.role"], "holder");
+    }
+}

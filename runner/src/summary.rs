@@ -1,0 +1,169 @@
+//! What a run's network saw, in words: destinations permitted, denied and failed, grouped and counted.
+//!
+//! Owns the grouping of journal entries of one network. Pure: entries in, summary out. Refuses to own where entries come
+//! from ([`crate::records`]). A sandbox chooses names and ports, so the number of groups is bounded.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use gateway::record::Entry;
+use gateway::record::entry::{Close, DecidedBy, Denied, Open, Subject};
+use netpolicy::policy::{Place, Protocol};
+use netpolicy::reason::Reason;
+use serde::{Deserialize, Serialize};
+
+/// A sandbox that tries thousands of destinations is told about in this many lines and a count.
+const MOST_GROUPS: usize = 200;
+
+/// What became of flows to one destination.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Group {
+    /// Name or address, with port (no port for a name that was only looked up).
+    pub destination: String,
+    /// Transport.
+    pub protocol: Protocol,
+    /// How often.
+    pub count: u64,
+    /// Bytes from the sandbox.
+    pub up: u64,
+    /// Bytes to it.
+    pub down: u64,
+    /// Why it was denied or failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// Name of the policy that decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// The line that decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<Place>,
+}
+
+/// What a run's network saw.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Summary {
+    /// Flows that were permitted and reached their destination.
+    pub permitted: Vec<Group>,
+    /// Flows and look-ups that were denied.
+    pub denied: Vec<Group>,
+    /// Permitted destinations that refused, timed out or could not be reached.
+    pub failed: Vec<Group>,
+    /// Groups that were left out.
+    pub left_out: u64,
+    /// Whether the record was read to its end; if not, the journal knows more.
+    pub complete: bool,
+}
+
+/// What distinguishes one group from another.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Key {
+    outcome: Outcome,
+    destination: String,
+    reason: Option<&'static str>,
+    udp: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Outcome {
+    Permitted,
+    Denied,
+    Failed,
+}
+
+/// Adds up the entries of one network.
+#[derive(Debug, Default)]
+pub struct Tally {
+    groups: BTreeMap<Key, Group>,
+    left_out: u64,
+    detached: bool,
+}
+
+impl Tally {
+    /// Whether the network's last entry was seen.
+    pub const fn is_over(&self) -> bool {
+        self.detached
+    }
+
+    /// Counts an entry of this network.
+    pub fn add(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Open(open) => self.opened(open),
+            Entry::Close(close) => self.closed(close),
+            Entry::Denial(denied) => self.denied(Outcome::Denied, denied, 1),
+            Entry::Failure(denied) => self.denied(Outcome::Failed, denied, 1),
+            Entry::Folded { first, count } => self.denied(Outcome::Denied, first, *count),
+            Entry::Network(change) => self.detached |= change.change == "detached",
+            Entry::Posture { .. } | Entry::Gap { .. } => {}
+        }
+    }
+
+    fn opened(&mut self, open: &Open) {
+        let decided = open.by.first();
+        self.group(Outcome::Permitted, &open.subject, None, decided, 1);
+    }
+
+    fn closed(&mut self, close: &Close) {
+        let key = key(Outcome::Permitted, &close.subject, None);
+        if let Some(group) = self.groups.get_mut(&key) {
+            group.up = group.up.saturating_add(close.up);
+            group.down = group.down.saturating_add(close.down);
+        }
+    }
+
+    fn denied(&mut self, outcome: Outcome, denied: &Denied, count: u64) {
+        self.group(outcome, &denied.subject, Some(denied.reason), denied.by.as_ref(), count);
+    }
+
+    fn group(&mut self, outcome: Outcome, subject: &Subject, reason: Option<Reason>, by: Option<&DecidedBy>, count: u64) {
+        let key = key(outcome, subject, reason);
+        if self.groups.len() >= MOST_GROUPS && !self.groups.contains_key(&key) {
+            self.left_out = self.left_out.saturating_add(1);
+            return;
+        }
+        let group = self.groups.entry(key).or_insert_with_key(|key| Group {
+            destination: key.destination.clone(),
+            protocol: subject.protocol,
+            count: 0,
+            up: 0,
+            down: 0,
+            reason,
+            policy: by.map(|by| by.policy.clone()),
+            rule: by.map(|by| by.at.clone()),
+        });
+        group.count = group.count.saturating_add(count);
+    }
+
+    /// The summary so far.
+    pub fn summary(&self) -> Summary {
+        let of = |wanted| {
+            let groups = self.groups.iter().filter(|(key, _)| key.outcome == wanted);
+            groups.map(|(_, group)| group.clone()).collect()
+        };
+        Summary {
+            permitted: of(Outcome::Permitted),
+            denied: of(Outcome::Denied),
+            failed: of(Outcome::Failed),
+            left_out: self.left_out,
+            complete: self.detached,
+        }
+    }
+}
+
+fn key(outcome: Outcome, subject: &Subject, reason: Option<Reason>) -> Key {
+    Key {
+        outcome,
+        destination: destination(subject),
+        reason: reason.map(Reason::code),
+        udp: subject.protocol == Protocol::Udp,
+    }
+}
+
+fn destination(subject: &Subject) -> String {
+    match (&subject.name, subject.address, subject.port) {
+        (Some(name), _, 0) => name.clone(),
+        (Some(name), _, port) => format!("{name}:{port}"),
+        (None, Some(address), 0) => address.to_string(),
+        (None, Some(address), port) => SocketAddr::new(address, port).to_string(),
+        (None, None, port) => format!("port {port}"),
+    }
+}

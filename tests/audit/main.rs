@@ -1,0 +1,7 @@
+//! The repository audits itself: licences, sources and duplicates of what is inside, and how the code is laid out.
+//!
+//! Needs no network: `cargo metadata` reads the lock file and what cargo has fetched.
+
+mod crates;
+mod layout;
+mod tree;

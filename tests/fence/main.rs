@@ -1,0 +1,7 @@
+//! The fence: what the namespace and the kernel rules promise, whatever the policy says.
+//!
+//! Modules called `denials` hold attacks that must leak through a plain forwarder (`LAB_PLAIN=1`).
+
+mod denials;
+mod permits;
+mod survives;

@@ -1,0 +1,1 @@
+//! Runs through a real engine.

@@ -1,0 +1,142 @@
+//! The gateway under test: a real child process in the uplink namespace, with directories of its own.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::cli;
+use crate::namespace::Namespace;
+use crate::topology::DNS;
+use crate::wait::eventually;
+
+/// A gateway child and where its things are.
+#[derive(Debug)]
+pub struct Gateway {
+    directory: PathBuf,
+    name: String,
+    uplink: Namespace,
+    child: Option<Child>,
+}
+
+impl Gateway {
+    /// Writes the configuration and starts it; returns once its control socket answers.
+    pub fn start(uplink: &Namespace, directory: &Path, name: &str, extra: &str) -> Self {
+        let config = config_text(directory, name, extra);
+        std::fs::write(directory.join("config.yml"), config).expect("write config");
+        let mut gateway =
+            Self { directory: directory.to_owned(), name: name.to_owned(), uplink: uplink.clone(), child: None };
+        gateway.launch();
+        gateway
+    }
+
+    /// The configuration file.
+    pub fn config(&self) -> PathBuf {
+        self.directory.join("config.yml")
+    }
+
+    /// The control socket.
+    pub fn control(&self) -> PathBuf {
+        self.directory.join("control.sock")
+    }
+
+    /// Its state directory (journal, leases).
+    pub fn state(&self) -> PathBuf {
+        self.directory.join("state")
+    }
+
+    /// What it logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.join("gateway.log")).unwrap_or_default()
+    }
+
+    /// Its namespace, as the path that it mounted.
+    pub fn namespace(&self) -> Namespace {
+        let path = Path::new("/run/netns").join(&self.name);
+        Namespace::open("gateway", &path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    }
+
+    /// The name of its namespace.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Process id while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// Starts it (again) and waits until its control socket answers.
+    pub fn launch(&mut self) {
+        let config = self.config();
+        let mut command = cli::command(&["gateway".as_ref(), "--config".as_ref(), config.as_os_str()]);
+        let log = File::options().create(true).append(true).open(self.directory.join("gateway.log")).expect("log");
+        command.stdout(Stdio::null()).stderr(log).env("RUST_LOG", "info");
+        let child = self.uplink.start(&mut command).expect("start the gateway");
+        crate::sweep::remember(&self.directory, child.id());
+        self.child = Some(child);
+        let control = self.control();
+        let (directory, child) = (self.directory.clone(), self.child.as_mut().expect("just started"));
+        eventually("the gateway's control socket", || {
+            if let Ok(Some(status)) = child.try_wait() {
+                let log = std::fs::read_to_string(directory.join("gateway.log")).unwrap_or_default();
+                panic!("the gateway ended with {status}:\n{log}");
+            }
+            UnixStream::connect(&control).ok()
+        });
+    }
+
+    /// SIGKILL, waited for.
+    pub fn kill(&mut self) {
+        self.signal(Signal::SIGKILL);
+    }
+
+    /// SIGTERM, waited for.
+    pub fn stop(&mut self) {
+        self.signal(Signal::SIGTERM);
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        if let Some(mut child) = self.child.take() {
+            let pid = i32::try_from(child.id()).expect("pid");
+            let _ = kill(Pid::from_raw(pid), signal);
+            if eventually_ended(&mut child).is_none() {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+    }
+}
+
+fn eventually_ended(child: &mut Child) -> Option<()> {
+    crate::wait::within(crate::wait::LIMIT, || child.try_wait().ok().flatten().map(drop))
+}
+
+/// The configuration of a lab gateway; `extra` lines go into the `gateway` section.
+fn config_text(directory: &Path, name: &str, extra: &str) -> String {
+    let at = directory.display();
+    let mut text = String::new();
+    let _ = write!(
+        text,
+        "gateway:\n  namespace: {name}\n  control: {at}/control.sock\n  state_dir: {at}/state\n  \
+         run_dir: {at}/run\n  uplink: this\n  resolvers: [\"{DNS}\"]\n"
+    );
+    for line in extra.lines() {
+        let _ = writeln!(text, "  {line}");
+    }
+    text
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- gateway log ---\n{}", self.log());
+        }
+        self.kill();
+        crate::sweep::remove_namespace(&self.name);
+    }
+}

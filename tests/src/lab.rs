@@ -1,0 +1,218 @@
+//! One lab: namespaces, origins, capture and a gateway (or the plain forwarder in its place).
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+
+use crate::capture::Capture;
+use crate::cli::{self, Said};
+use crate::gateway::Gateway;
+use crate::namespace::Namespace;
+use crate::origin::Origins;
+use crate::plain::Plain;
+use crate::sandbox::Sandbox;
+use crate::tls::Authority;
+use crate::topology::{OTHER4, OTHER6, PUBLIC4, PUBLIC6, Topology, ip};
+
+/// What stands between sandboxes and the internet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// The gateway under test.
+    Gateway,
+    /// A plain forwarder: denials must fail here.
+    Plain,
+}
+
+#[derive(Debug)]
+enum Way {
+    Gateway(Box<Gateway>),
+    Plain(Plain),
+}
+
+static LABS: AtomicU32 = AtomicU32::new(0);
+
+/// How a lab is to be made.
+#[derive(Debug, Default)]
+pub struct Builder {
+    config: String,
+    gateway_only: bool,
+}
+
+impl Builder {
+    /// Adds lines to the `gateway` section of the configuration.
+    #[must_use]
+    pub fn config(mut self, lines: &str) -> Self {
+        self.config.push_str(lines);
+        self.config.push('\n');
+        self
+    }
+
+    /// This test is about the gateway itself; it never runs against the plain forwarder.
+    #[must_use]
+    pub fn gateway_only(mut self) -> Self {
+        self.gateway_only = true;
+        self
+    }
+
+    /// Makes it. Returns once every origin listens, the capture is bound and the gateway answers.
+    pub fn start(self) -> Lab {
+        let (directory, name) = crate::sweep::fresh(LABS.fetch_add(1, Ordering::Relaxed));
+        let topology = Topology::new();
+        let authority = Authority::new();
+        let origins = Origins::start(&topology.internet, &topology.lan, &authority);
+        well_known_names(&origins);
+        let capture = Capture::start(&topology.uplink, &["up0", "lan0"]);
+        let plain = std::env::var_os("LAB_PLAIN").is_some_and(|v| v == "1") && !self.gateway_only;
+        let way = if plain {
+            Way::Plain(Plain::start(&topology.uplink))
+        } else {
+            Way::Gateway(Box::new(Gateway::start(&topology.uplink, &directory, &name, &self.config)))
+        };
+        Lab { way, origins, capture, topology, authority, directory, sandboxes: AtomicU32::new(0) }
+    }
+}
+
+/// Names that most tests use.
+fn well_known_names(origins: &Origins) {
+    let zone = &origins.zone;
+    zone.addresses("ok.sallylab.net", &[PUBLIC4, PUBLIC6]);
+    zone.addresses("a.ok.sallylab.net", &[PUBLIC4]);
+    zone.addresses("b.ok.sallylab.net", &[PUBLIC4]);
+    zone.addresses("four.sallylab.net", &[PUBLIC4]);
+    zone.addresses("six.sallylab.net", &[PUBLIC6]);
+    zone.addresses("other.sallylab.net", &[OTHER4, OTHER6]);
+    zone.addresses("evil.sallylab.net", &[OTHER4]);
+}
+
+/// A running lab.
+#[derive(Debug)]
+pub struct Lab {
+    way: Way,
+    /// The servers, with their logs.
+    pub origins: Origins,
+    /// The uplink's links.
+    pub capture: Capture,
+    /// The namespaces.
+    pub topology: Topology,
+    /// Signs the TLS origins.
+    pub authority: Authority,
+    directory: PathBuf,
+    sandboxes: AtomicU32,
+}
+
+impl Lab {
+    /// Starts describing a lab.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// What stands between.
+    pub fn mode(&self) -> Mode {
+        match self.way {
+            Way::Gateway(_) => Mode::Gateway,
+            Way::Plain(_) => Mode::Plain,
+        }
+    }
+
+    /// The gateway; a test that asks for it in plain mode fails.
+    pub fn gateway(&self) -> &Gateway {
+        match &self.way {
+            Way::Gateway(gateway) => gateway,
+            Way::Plain(_) => panic!("this lab has no gateway: build it with `gateway_only`"),
+        }
+    }
+
+    /// The gateway, to kill and start it.
+    pub fn gateway_mut(&mut self) -> &mut Gateway {
+        match &mut self.way {
+            Way::Gateway(gateway) => gateway,
+            Way::Plain(_) => panic!("this lab has no gateway: build it with `gateway_only`"),
+        }
+    }
+
+    /// A directory of this lab, for files.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Writes a file and returns its path.
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.directory.join(name);
+        std::fs::write(&path, text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        path
+    }
+
+    /// Runs the binary with this lab's configuration.
+    pub fn sallyport(&self, arguments: &[&str]) -> Said {
+        let config = self.directory.join("config.yml").display().to_string();
+        let mut all = arguments.to_vec();
+        // before `--`, so that it belongs to sallyport and not to a command
+        let at = all.iter().position(|a| *a == "--").unwrap_or(all.len());
+        all.splice(at..at, ["--config", config.as_str()]);
+        self.topology.uplink.run(|| cli::sallyport(&all))
+    }
+
+    /// A new sandbox under a policy text (or the name of a preset).
+    pub fn sandbox(&self, policy: &str) -> Sandbox {
+        let number = self.sandboxes.fetch_add(1, Ordering::Relaxed) + 1;
+        let namespace = Namespace::new(&format!("sandbox {number}"));
+        let name = format!("sb{number}");
+        let (v4, v6) = match &self.way {
+            Way::Plain(plain) => plain.attach(&namespace, number),
+            Way::Gateway(_) => addresses(&self.attach(&namespace, &name, policy).expect(0).json()),
+        };
+        let sandbox = Sandbox { namespace, name, v4, v6 };
+        sandbox.warm();
+        sandbox
+    }
+
+    /// Tries to attach a namespace; what the CLI said.
+    pub fn attach(&self, namespace: &Namespace, name: &str, policy: &str) -> Said {
+        let netns = namespace.path().display().to_string();
+        let policy = self.policy_argument(name, policy);
+        self.sallyport(&["net", "attach", "--netns", &netns, "--policy", &policy, "--name", name, "--json"])
+    }
+
+    /// Replaces a sandbox's policy.
+    pub fn replace_policy(&self, sandbox: &Sandbox, policy: &str) -> Said {
+        let policy = self.policy_argument(sandbox.name(), policy);
+        self.sallyport(&["net", "policy", sandbox.name(), &policy])
+    }
+
+    /// Ends a sandbox's network.
+    pub fn detach(&self, sandbox: &Sandbox) -> Said {
+        self.sallyport(&["net", "detach", sandbox.name()])
+    }
+
+    fn policy_argument(&self, name: &str, policy: &str) -> String {
+        if policy.contains(':') {
+            self.file(&format!("{name}.yml"), policy).display().to_string()
+        } else {
+            policy.to_owned()
+        }
+    }
+
+    /// Every record entry so far, oldest first.
+    pub fn records(&self) -> Vec<Value> {
+        let said = self.sallyport(&["record", "export", "--json"]).expect(0);
+        said.out.lines().map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{l}: {e}"))).collect()
+    }
+}
+
+fn addresses(attached: &Value) -> (std::net::IpAddr, std::net::IpAddr) {
+    let field = |key: &str| ip(attached[key].as_str().unwrap_or_else(|| panic!("no {key} in {attached}")));
+    (field("v4"), field("v6"))
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        self.origins.stop();
+        if let Way::Gateway(gateway) = &mut self.way {
+            gateway.kill();
+        }
+        if !std::thread::panicking() {
+            let _ = std::fs::remove_dir_all(&self.directory);
+        }
+    }
+}
