@@ -111,7 +111,9 @@ fn no_message_panics_and_every_reply_is_a_message() {
             input.escape_ascii()
         );
     };
-    corpus.iter().for_each(|input| check(input));
+    for input in &corpus {
+        check(input);
+    }
     let begin = Instant::now();
     let mut runs = 0;
     while begin.elapsed() < FOR {

@@ -151,13 +151,19 @@ impl RunnerConfig {
         ];
         for (key, path) in paths {
             if !path.is_absolute() {
-                mistakes.push(format!("runner.{key}: {} is not an absolute path", path.display()));
+                mistakes.push(format!(
+                    "runner.{key}: {} is not an absolute path",
+                    path.display()
+                ));
             }
         }
-        if let EngineChoice::Socket(path) = &self.engine {
-            if !path.is_absolute() {
-                mistakes.push("runner.engine: `auto`, `docker`, `podman` or the absolute path of a socket".to_owned());
-            }
+        if let EngineChoice::Socket(path) = &self.engine
+            && !path.is_absolute()
+        {
+            mistakes.push(
+                "runner.engine: `auto`, `docker`, `podman` or the absolute path of a socket"
+                    .to_owned(),
+            );
         }
         self.limits.add_mistakes(&mut mistakes);
         mistakes
@@ -170,14 +176,20 @@ impl Limits {
             mistakes.push(format!("runner.limits.image: {error}"));
         }
         let pairs = [
-            ("timeout_seconds", self.timeout_seconds, self.max_timeout_seconds),
+            (
+                "timeout_seconds",
+                self.timeout_seconds,
+                self.max_timeout_seconds,
+            ),
             ("memory_mib", self.memory_mib, self.max_memory_mib),
             ("cpu_millis", self.cpu_millis, self.max_cpu_millis),
             ("pids", self.pids, self.max_pids),
         ];
         for (key, value, most) in pairs {
             if value == 0 || value > most {
-                mistakes.push(format!("runner.limits.{key}: {value} is not between 1 and max_{key} ({most})"));
+                mistakes.push(format!(
+                    "runner.limits.{key}: {value} is not between 1 and max_{key} ({most})"
+                ));
             }
         }
         if self.output_bytes == 0 {
@@ -203,7 +215,13 @@ mod tests {
 
     #[test]
     fn engine_is_a_word_or_a_socket() {
-        assert_eq!(EngineChoice::from("podman".to_owned()), EngineChoice::Podman);
-        assert_eq!(EngineChoice::from("unix:///x/y.sock".to_owned()), EngineChoice::Socket("/x/y.sock".into()));
+        assert_eq!(
+            EngineChoice::from("podman".to_owned()),
+            EngineChoice::Podman
+        );
+        assert_eq!(
+            EngineChoice::from("unix:///x/y.sock".to_owned()),
+            EngineChoice::Socket("/x/y.sock".into())
+        );
     }
 }

@@ -48,7 +48,7 @@ use crate::sandbox::SandboxError;
 use crate::sandbox::engine::Engine;
 
 /// A stopping runner waits this long for its runs to be cleaned up; what is left then is the next start's to reap.
-const LONGEST_STOP: Duration = Duration::from_secs(60);
+const LONGEST_STOP: Duration = Duration::from_mins(1);
 
 /// Why the runner does not run.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +80,9 @@ impl StartError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Engine(error) => error.hint(),
-            Self::InUse(_) => Some("stop it, or give this one a `runner.state_dir` of its own".to_owned()),
+            Self::InUse(_) => {
+                Some("stop it, or give this one a `runner.state_dir` of its own".to_owned())
+            }
             Self::Config(_) | Self::Host { .. } => None,
         }
     }
@@ -155,8 +157,13 @@ pub async fn run(config: RunnerConfig, shutdown: CancellationToken) -> Result<()
         config,
     });
     let swept = reaper::round(&runner).await;
-    tracing::info!(removed = swept.removed.len(), failed = swept.failed.len(), "swept what an earlier runner left");
-    let api = api::bind_private(&runner.config.socket).map_err(host("listening at", &runner.config.socket))?;
+    tracing::info!(
+        removed = swept.removed.len(),
+        failed = swept.failed.len(),
+        "swept what an earlier runner left"
+    );
+    let api = api::bind_private(&runner.config.socket)
+        .map_err(host("listening at", &runner.config.socket))?;
     let following = gateway.clone();
     tasks.spawn("records", async move { records.follow(&following).await });
     tasks.spawn("broker", broker::serve(broker, gateway, tasks.clone()));
@@ -165,7 +172,12 @@ pub async fn run(config: RunnerConfig, shutdown: CancellationToken) -> Result<()
     tasks.spawn("reaper", async move { reaper::reap(&reaping).await });
     let filling = runner.clone();
     // Stops by itself at the wish to stop, so that no pod is dropped half made.
-    tasks.spawn("pool", async move { filling.pool.fill(&filling.pods, &filling.runs, &filling.stopping).await });
+    tasks.spawn("pool", async move {
+        filling
+            .pool
+            .fill(&filling.pods, &filling.runs, &filling.stopping)
+            .await;
+    });
     tracing::info!(engine = runner.pods.backend.facts().name, socket = %runner.config.socket.display(), "the runner is ready");
     shutdown.cancelled().await;
     stop(&runner, &broker_socket).await;
@@ -183,7 +195,9 @@ async fn stop(runner: &Runner, broker_socket: &Path) {
         }
     };
     if tokio::time::timeout(LONGEST_STOP, wind_down).await.is_err() {
-        tracing::warn!("stopping before everything was cleaned up; the next start removes the rest");
+        tracing::warn!(
+            "stopping before everything was cleaned up; the next start removes the rest"
+        );
     }
     runner.tasks.shut_down().await;
     for socket in [runner.config.socket.as_path(), broker_socket] {
@@ -200,16 +214,24 @@ fn host(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StartError 
 
 /// The engine is root and reads everything; nobody else has business here.
 fn make_private(folder: &Path) -> io::Result<()> {
-    std::fs::DirBuilder::new().mode(0o700).recursive(true).create(folder)?;
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(folder)?;
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))
 }
 
 /// Two runners with one identity would reap each other's runs.
 fn lock(state_dir: &Path) -> Result<Flock<std::fs::File>, StartError> {
     let path = state_dir.join("lock");
-    let options = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let options = std::fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path);
     let file = options.map_err(host("opening", &path))?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| StartError::InUse(state_dir.to_owned()))
+    Flock::lock(file, FlockArg::LockExclusiveNonblock)
+        .map_err(|_| StartError::InUse(state_dir.to_owned()))
 }
 
 /// This installation's identity: made once, so that a restarted runner finds what it left.
@@ -217,7 +239,10 @@ fn instance(state_dir: &Path) -> io::Result<String> {
     let path = state_dir.join("instance");
     match std::fs::read_to_string(&path) {
         Ok(text) if text.parse::<RunId>().is_ok() => Ok(text),
-        Ok(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "the file `instance` is damaged")),
+        Ok(_) => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the file `instance` is damaged",
+        )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let fresh = RunId::allot().to_string();
             std::fs::write(&path, &fresh)?;

@@ -28,9 +28,13 @@ impl Meter {
             Chunk::Out(bytes) => (bytes, Event::Stdout),
             Chunk::Err(bytes) => (bytes, Event::Stderr),
         };
-        let fits = bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let fits = bytes
+            .len()
+            .min(usize::try_from(self.left).unwrap_or(usize::MAX));
         self.left -= fits as u64;
-        let mut events = vec![make(Data { data: bytes.slice(..fits) })];
+        let mut events = vec![make(Data {
+            data: bytes.slice(..fits),
+        })];
         if self.left == 0 {
             events.push(Event::OutputLimit { bytes: self.limit });
         }
@@ -49,9 +53,18 @@ mod tests {
     #[test]
     fn output_past_the_limit_is_dropped_behind_one_marker() {
         let mut meter = Meter::new(5);
-        assert_eq!(meter.pass(out("abc")), [Event::Stdout(Data { data: "abc".into() })]);
+        assert_eq!(
+            meter.pass(out("abc")),
+            [Event::Stdout(Data { data: "abc".into() })]
+        );
         let cut = meter.pass(Chunk::Err("defg".into()));
-        assert_eq!(cut, [Event::Stderr(Data { data: "de".into() }), Event::OutputLimit { bytes: 5 }]);
+        assert_eq!(
+            cut,
+            [
+                Event::Stderr(Data { data: "de".into() }),
+                Event::OutputLimit { bytes: 5 }
+            ]
+        );
         assert!(meter.pass(out("more")).is_empty());
     }
 }

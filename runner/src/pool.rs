@@ -34,7 +34,12 @@ pub struct Pool {
 impl Pool {
     /// An empty pool that wants to hold this many.
     pub fn new(size: usize) -> Self {
-        Self { size, ready: Mutex::default(), taken: Notify::new(), filling: watch::Sender::new(false) }
+        Self {
+            size,
+            ready: Mutex::default(),
+            taken: Notify::new(),
+            filling: watch::Sender::new(false),
+        }
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut VecDeque<Pod>) -> T) -> T {
@@ -93,7 +98,14 @@ impl Pool {
             }
             let run = RunId::allot();
             let reserved = runs.reserve(&run);
-            match pods.wire(&run, &default_workspace(), &PolicySource::Preset(SEALED.to_owned())).await {
+            match pods
+                .wire(
+                    &run,
+                    &default_workspace(),
+                    &PolicySource::Preset(SEALED.to_owned()),
+                )
+                .await
+            {
                 Ok(pod) => {
                     pause = FIRST_PAUSE;
                     self.with(|ready| ready.push_back(pod));

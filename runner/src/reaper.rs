@@ -70,7 +70,9 @@ async fn networks(runner: &Runner, round: &mut Round) {
     let networks = match runner.pods.gateway.networks().await {
         Ok(networks) => networks,
         Err(error) => {
-            round.failed.push(format!("asking the gateway for its networks: {error}"));
+            round
+                .failed
+                .push(format!("asking the gateway for its networks: {error}"));
             return;
         }
     };
@@ -79,7 +81,10 @@ async fn networks(runner: &Runner, round: &mut Round) {
         if network.labels.get(INSTANCE_LABEL) != Some(&runner.pods.instance) {
             continue;
         }
-        let run = network.run.as_deref().and_then(|run| run.parse::<RunId>().ok());
+        let run = network
+            .run
+            .as_deref()
+            .and_then(|run| run.parse::<RunId>().ok());
         if run.as_ref().is_some_and(|run| is_owned(runner, run)) {
             present.insert(network.id);
             continue;
@@ -99,17 +104,29 @@ async fn networks(runner: &Runner, round: &mut Round) {
 /// The gateway no longer has the network of something wired.
 async fn lost(runner: &Runner, run: &RunId, round: &mut Round) {
     if let Some(pod) = runner.pool.take_out(run) {
-        round.removed.push(format!("pooled run {run}, whose network is gone"));
+        round
+            .removed
+            .push(format!("pooled run {run}, whose network is gone"));
         round.failed.extend(runner.pods.release(pod).await);
     } else if runner.runs.end(run, EndReason::NetworkLost) {
-        round.removed.push(format!("run {run}, whose network is gone"));
+        round
+            .removed
+            .push(format!("run {run}, whose network is gone"));
     }
 }
 
 fn folders(runner: &Runner, round: &mut Round) {
-    let Ok(entries) = std::fs::read_dir(&runner.pods.folder) else { return };
+    let Ok(entries) = std::fs::read_dir(&runner.pods.folder) else {
+        return;
+    };
     for entry in entries.flatten() {
-        let Some(run) = entry.file_name().to_str().and_then(|name| name.parse::<RunId>().ok()) else { continue };
+        let Some(run) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<RunId>().ok())
+        else {
+            continue;
+        };
         if !is_owned(runner, &run) {
             match runner.pods.remove_folder(&run) {
                 None => round.removed.push(format!("files of run {run}")),

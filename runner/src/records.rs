@@ -50,7 +50,9 @@ impl Records {
         };
         // Too late is not an error: the summary says that it is incomplete.
         let _ = tokio::time::timeout(LAST_ENTRY, over).await;
-        self.with(|tallies| tallies.remove(network)).map(|tally| tally.summary()).unwrap_or_default()
+        self.with(|tallies| tallies.remove(network))
+            .map(|tally| tally.summary())
+            .unwrap_or_default()
     }
 
     /// Drops a tally that nobody will ask for.
@@ -59,7 +61,9 @@ impl Records {
     }
 
     fn count(&self, line: &Line) {
-        let Some(network) = network_of(&line.entry) else { return };
+        let Some(network) = network_of(&line.entry) else {
+            return;
+        };
         self.with(|tallies| {
             if let Some(tally) = tallies.get_mut(network) {
                 tally.add(&line.entry);
@@ -79,10 +83,14 @@ impl Records {
         }
     }
 
-    async fn follow_once(&self, gateway: &Client, after: &mut Option<u64>) -> Result<(), ClientError> {
+    async fn follow_once(
+        &self,
+        gateway: &Client,
+        after: &mut Option<u64>,
+    ) -> Result<(), ClientError> {
         let start = match *after {
             Some(seen) => seen,
-            None => gateway.health().await?.head,
+            None => head(gateway).await?,
         };
         let mut lines = gateway.follow_records(start).await?;
         *after = Some(start);
@@ -92,6 +100,16 @@ impl Records {
         }
         Ok(())
     }
+}
+
+/// Number of the record's last line: what is older concerns no run of this process.
+async fn head(gateway: &Client) -> Result<u64, ClientError> {
+    let counters = gateway.counters().await?;
+    let missing = || ClientError::Malformed("the counters lack `records`".to_owned());
+    counters
+        .get("records")
+        .and_then(serde_json::Value::as_u64)
+        .ok_or_else(missing)
 }
 
 fn network_of(entry: &Entry) -> Option<&NetworkId> {

@@ -39,8 +39,15 @@ impl FromStr for RunId {
     type Err = RunIdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let fits = text.len() == 16 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-        if fits { Ok(Self(text.into())) } else { Err(RunIdError) }
+        let fits = text.len() == 16
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        if fits {
+            Ok(Self(text.into()))
+        } else {
+            Err(RunIdError)
+        }
     }
 }
 
@@ -179,7 +186,12 @@ pub struct Failure {
 impl Failure {
     /// A failure without a hint.
     pub fn new(code: &str, message: impl Into<String>) -> Self {
-        Self { code: code.to_owned(), message: message.into(), hint: None, mistakes: Vec::new() }
+        Self {
+            code: code.to_owned(),
+            message: message.into(),
+            hint: None,
+            mistakes: Vec::new(),
+        }
     }
 
     /// Adds what to do about it.
@@ -204,7 +216,10 @@ mod base64_bytes {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        STANDARD.decode(text.as_bytes()).map(Bytes::from).map_err(de::Error::custom)
+        STANDARD
+            .decode(text.as_bytes())
+            .map(Bytes::from)
+            .map_err(de::Error::custom)
     }
 }
 
@@ -215,9 +230,15 @@ mod tests {
     #[test]
     fn output_keeps_every_byte() {
         let bytes: Vec<u8> = (0..=255).collect();
-        let line = serde_json::to_string(&Event::Stdout(Data { data: bytes.clone().into() })).unwrap();
+        let line = serde_json::to_string(&Event::Stdout(Data {
+            data: bytes.clone().into(),
+        }))
+        .unwrap();
         assert!(!line.contains('\n'));
-        assert_eq!(serde_json::from_str::<Event>(&line).unwrap(), Event::Stdout(Data { data: bytes.into() }));
+        assert_eq!(
+            serde_json::from_str::<Event>(&line).unwrap(),
+            Event::Stdout(Data { data: bytes.into() })
+        );
     }
 
     #[test]

@@ -120,21 +120,29 @@ impl Drop for Reserved<'_> {
 impl Runs {
     /// An empty table.
     pub fn new(most: usize) -> Self {
-        Self { table: Mutex::default(), most, count: watch::Sender::new(0) }
+        Self {
+            table: Mutex::default(),
+            most,
+            count: watch::Sender::new(0),
+        }
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Table) -> T) -> T {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let result = act(&mut table);
         let live = table.live.len();
-        self.count.send_if_modified(|count| std::mem::replace(count, live) != live);
+        self.count
+            .send_if_modified(|count| std::mem::replace(count, live) != live);
         result
     }
 
     /// Keeps an id from the reaper.
     pub fn reserve(&self, run: &RunId) -> Reserved<'_> {
         self.with(|table| table.reserved.insert(run.clone()));
-        Reserved { runs: self, run: run.clone() }
+        Reserved {
+            runs: self,
+            run: run.clone(),
+        }
     }
 
     /// Enters a run.
@@ -144,7 +152,13 @@ impl Runs {
                 return Err(Busy(table.live.len()));
             }
             let ends = Ends::default();
-            table.live.insert(view.run.clone(), Live { view, ends: ends.clone() });
+            table.live.insert(
+                view.run.clone(),
+                Live {
+                    view,
+                    ends: ends.clone(),
+                },
+            );
             Ok(ends)
         })
     }
@@ -180,7 +194,13 @@ impl Runs {
 
     /// Asks every live run to end and waits until they are gone.
     pub async fn end_all(&self, cause: EndReason) {
-        let all = self.with(|table| table.live.values().map(|live| live.ends.clone()).collect::<Vec<_>>());
+        let all = self.with(|table| {
+            table
+                .live
+                .values()
+                .map(|live| live.ends.clone())
+                .collect::<Vec<_>>()
+        });
         for ends in all {
             ends.end(cause);
         }
@@ -196,7 +216,10 @@ impl Runs {
     /// Runs whose command runs, so whose network must exist.
     pub fn running_ids(&self) -> Vec<RunId> {
         self.with(|table| {
-            let running = table.live.values().filter(|live| live.view.state == RunState::Running);
+            let running = table
+                .live
+                .values()
+                .filter(|live| live.view.state == RunState::Running);
             running.map(|live| live.view.run.clone()).collect()
         })
     }
@@ -242,7 +265,13 @@ mod tests {
         let (one, other) = (RunId::allot(), RunId::allot());
         runs.enter(view(&one)).unwrap();
         assert_eq!(runs.enter(view(&other)).unwrap_err(), Busy(1));
-        runs.leave(&one, RunState::Ended { code: 0, reason: EndReason::Exited });
+        runs.leave(
+            &one,
+            RunState::Ended {
+                code: 0,
+                reason: EndReason::Exited,
+            },
+        );
         runs.enter(view(&other)).unwrap();
         assert_eq!(runs.list().len(), 2);
         assert!(!runs.end(&one, EndReason::Cancelled));

@@ -111,10 +111,23 @@ impl Tally {
     }
 
     fn denied(&mut self, outcome: Outcome, denied: &Denied, count: u64) {
-        self.group(outcome, &denied.subject, Some(denied.reason), denied.by.as_ref(), count);
+        self.group(
+            outcome,
+            &denied.subject,
+            Some(denied.reason),
+            denied.by.as_ref(),
+            count,
+        );
     }
 
-    fn group(&mut self, outcome: Outcome, subject: &Subject, reason: Option<Reason>, by: Option<&DecidedBy>, count: u64) {
+    fn group(
+        &mut self,
+        outcome: Outcome,
+        subject: &Subject,
+        reason: Option<Reason>,
+        by: Option<&DecidedBy>,
+        count: u64,
+    ) {
         let key = key(outcome, subject, reason);
         if self.groups.len() >= MOST_GROUPS && !self.groups.contains_key(&key) {
             self.left_out = self.left_out.saturating_add(1);
@@ -165,5 +178,86 @@ fn destination(subject: &Subject) -> String {
         (None, Some(address), 0) => address.to_string(),
         (None, Some(address), port) => SocketAddr::new(address, port).to_string(),
         (None, None, port) => format!("port {port}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gateway::network::flows::Door;
+    use gateway::record::entry::NetworkChange;
+    use netpolicy::decide::Direction;
+    use netpolicy::ids::{Generation, PolicyHash};
+
+    use super::*;
+
+    fn subject(name: &str, port: u16) -> Subject {
+        Subject {
+            network: "run-1".parse().unwrap(),
+            run: None,
+            door: Door::Tcp,
+            direction: Direction::Egress,
+            protocol: Protocol::Tcp,
+            source: "198.18.0.2:40000".parse().unwrap(),
+            name: Some(name.to_owned()),
+            address: None,
+            port,
+        }
+    }
+
+    fn denied(name: &str) -> Box<Denied> {
+        Box::new(Denied {
+            subject: subject(name, 443),
+            reason: Reason::NameNotAllowed,
+            by: None,
+            class: None,
+            heard: None,
+            policy: PolicyHash([0; 32]),
+            generation: Generation(1),
+        })
+    }
+
+    #[test]
+    fn equal_denials_are_one_group_with_a_count() {
+        let mut tally = Tally::default();
+        tally.add(&Entry::Denial(denied("a.example")));
+        tally.add(&Entry::Folded {
+            first: denied("a.example"),
+            count: 41,
+        });
+        tally.add(&Entry::Failure(denied("a.example")));
+        let summary = tally.summary();
+        assert_eq!((summary.denied.len(), summary.denied[0].count), (1, 42));
+        assert_eq!(summary.denied[0].destination, "a.example:443");
+        assert_eq!(summary.failed.len(), 1);
+        assert!(summary.permitted.is_empty());
+    }
+
+    #[test]
+    fn sandbox_cannot_grow_the_summary_without_bound() {
+        let mut tally = Tally::default();
+        for n in 0..1000 {
+            tally.add(&Entry::Denial(denied(&format!("host-{n}.example"))));
+        }
+        let summary = tally.summary();
+        assert_eq!((summary.denied.len(), summary.left_out), (MOST_GROUPS, 800));
+    }
+
+    #[test]
+    fn summary_is_complete_only_once_the_network_is_gone() {
+        let mut tally = Tally::default();
+        assert!(!tally.summary().complete);
+        let change = |change: &str| {
+            Entry::Network(NetworkChange {
+                network: "run-1".parse().unwrap(),
+                run: None,
+                change: change.to_owned(),
+                policy: PolicyHash([0; 32]),
+                generation: Generation(1),
+            })
+        };
+        tally.add(&change("attached"));
+        assert!(!tally.is_over());
+        tally.add(&change("detached"));
+        assert!(tally.is_over() && tally.summary().complete);
     }
 }

@@ -29,17 +29,17 @@ const LICENCES: [&str; 14] = [
 /// Crates that may stand in the tree twice, each with the reason.
 const TWICE: [(&str, &str); 12] = [
     ("base64", "the engine's client is a version ahead"),
-    ("bitflags", "version 1 comes with netlink helpers"),
+    ("bit-set", "property tests are a version apart from the rest"),
+    ("bit-vec", "comes with bit-set"),
     ("cpufeatures", "hashes and signatures are a version apart"),
-    ("crypto-common", "hashes and signatures are a version apart"),
-    ("digest", "hashes and signatures are a version apart"),
-    ("block-buffer", "hashes and signatures are a version apart"),
-    ("sha2", "hashes and signatures are a version apart"),
+    ("foldhash", "comes with hashbrown"),
     ("getrandom", "key generation waits for its successor"),
+    ("hashbrown", "maps of different ages"),
     ("nix", "netlink sockets use the version before"),
     ("rand_core", "key generation waits for its successor"),
-    ("hashbrown", "maps of different ages"),
-    ("rand", "property tests are a version apart"),
+    ("syn", "derive macros of different ages, at build time only"),
+    ("synstructure", "derive macros of different ages, at build time only"),
+    ("untrusted", "certificates of the lab's origins"),
 ];
 
 fn metadata() -> Value {

@@ -112,9 +112,10 @@ pub fn resolver() -> SocketAddr {
     SocketAddr::new(crate::topology::ip(SERVICE4), 53)
 }
 
-/// Asks the sandbox's DNS.
+/// Asks the sandbox's DNS, a second time when no answer comes, as every resolver does: UDP may be lost.
 pub fn ask(name: &str, kind: u16) -> Option<Message> {
-    dns::ask_udp(resolver(), &dns::query(0x5a17, name, kind), PATIENCE)
+    let query = dns::query(0x5a17, name, kind);
+    (0..2).find_map(|_| dns::ask_udp(resolver(), &query, PATIENCE / 2))
 }
 
 /// Addresses of a name, IPv4.

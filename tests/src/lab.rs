@@ -37,6 +37,7 @@ static LABS: AtomicU32 = AtomicU32::new(0);
 pub struct Builder {
     config: String,
     gateway_only: bool,
+    names_only: bool,
 }
 
 impl Builder {
@@ -55,12 +56,23 @@ impl Builder {
         self
     }
 
+    /// The internet answers DNS only: the test brings its own servers.
+    #[must_use]
+    pub fn names_only(mut self) -> Self {
+        self.names_only = true;
+        self
+    }
+
     /// Makes it. Returns once every origin listens, the capture is bound and the gateway answers.
     pub fn start(self) -> Lab {
         let (directory, name) = crate::sweep::fresh(LABS.fetch_add(1, Ordering::Relaxed));
         let topology = Topology::new();
         let authority = Authority::new();
-        let origins = Origins::start(&topology.internet, &topology.lan, &authority);
+        let origins = if self.names_only {
+            Origins::names_only(&topology.internet)
+        } else {
+            Origins::start(&topology.internet, &topology.lan, &authority)
+        };
         well_known_names(&origins);
         let capture = Capture::start(&topology.uplink, &["up0", "lan0"]);
         let plain = std::env::var_os("LAB_PLAIN").is_some_and(|v| v == "1") && !self.gateway_only;

@@ -125,6 +125,8 @@ fn alone(path: &[String], value: Json) -> Json {
 /// The tree as JSON. Only plain scalars can be something else than a text.
 fn json(node: &Node) -> Json {
     match &node.value {
+        // reported where it stands; nothing is built from a text with mistakes
+        Value::Refused => Json::Null,
         Value::List(items) => Json::Array(items.iter().map(json).collect()),
         Value::Map(entries) => {
             let kept = entries.iter().filter(|e| !e.value.is_null());

@@ -29,7 +29,7 @@ fn as_question(choice: u8, message: &[u8]) {
     match parse(message) {
         Parsed::Ignore => {}
         Parsed::Refuse(head, code, raw) => {
-            reply::refuse(&mut out, &head, code, raw);
+            reply::refuse(&mut out, head, code, raw);
             let said = believed(message, &out);
             assert!(said.answers.is_empty() && said.queries.len() <= 1);
         }
@@ -104,7 +104,7 @@ fn answer_of(choice: u8, kind: u16) -> Answer {
         code,
         body,
         ttl: u32::from(choice),
-        why: (choice % 2 == 0).then_some(Explanation { code: 15, text }),
+        why: (choice.is_multiple_of(2)).then_some(Explanation { code: 15, text }),
     }
 }
 
@@ -120,7 +120,7 @@ fn as_reply(message: &[u8]) {
     if let Ok(reply) = sent.read(&bytes) {
         for record in &reply.answers {
             if let Some(wire) = Wire::new(&record.data) {
-                assert!(wire.data.len() <= usize::from(u16::MAX));
+                assert!(u16::try_from(wire.data.len()).is_ok());
                 let _ = wire.address();
             }
         }

@@ -63,7 +63,7 @@ pub fn walk(events: &[u8]) -> Met {
         assert!(walk.table.dialing() <= TOTAL, "dials are bounded");
     }
     // in the end everything that was held is let go and everything that waited is discarded
-    walk.now += Duration::from_secs(60);
+    walk.now += Duration::from_mins(1);
     let effects = walk.table.tick(walk.now);
     walk.check(effects);
     assert!(

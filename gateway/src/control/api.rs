@@ -250,9 +250,6 @@ pub struct Health {
     pub networks: usize,
     /// Process id, to supervise.
     pub pid: u32,
-    /// Number of the record's last line: where a follower begins that wants only what is new.
-    #[serde(default)]
-    pub head: u64,
 }
 
 /// Posture as people see it.

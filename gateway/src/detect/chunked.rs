@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn http_09_odd_chunk_syntax_is_refused() {
-        let long_extension = [b"5;".as_slice(), &[b'a'; 1 << 20]].concat();
+        let long_extension = [b"5;".as_slice(), &vec![b'a'; 1 << 20]].concat();
         let refused: [&[u8]; 14] = [
             b"5\nhello\r\n0\r\n\r\n",
             b"5;a\nb\r\nhello",

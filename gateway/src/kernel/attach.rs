@@ -239,9 +239,10 @@ impl Enforcer {
         pair: &Pair,
         sandbox: Ns,
     ) -> Result<Attached, KernelError> {
-        let (name, alias, ends) = (link.clone(), network.to_string(), *pair);
+        let (alias, ends) = (network.to_string(), *pair);
         self.inner.ns.route(move |handle| async move {
-            links::furnish_outer(&handle, index, &name, &alias, &ends).await
+            links::label(&handle, index, &alias).await?;
+            links::furnish_outer(&handle, index, &ends).await
         })?;
         let steered = self.inner.steering.as_ref().is_some_and(|steering| {
             let result = steering.spread(link.as_str());
@@ -310,7 +311,7 @@ impl Enforcer {
         Ok(())
     }
 
-    fn pair(&self, v4: Ipv4Addr, v6: Ipv6Addr) -> Pair {
+    pub(super) fn pair(&self, v4: Ipv4Addr, v6: Ipv6Addr) -> Pair {
         Pair {
             service4: self.inner.config.service4,
             service6: self.inner.config.service6,

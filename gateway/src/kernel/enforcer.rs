@@ -302,22 +302,16 @@ impl Enforcer {
         let posture = self.posture();
         self.apply(posture)?;
         self.prepare()?;
-        let names: Vec<String> = self
+        let members: Vec<_> = self
             .state()
             .members
-            .keys()
-            .map(ToString::to_string)
+            .values()
+            .map(|m| (m.index, self.pair(m.v4, m.v6)))
             .collect();
         self.inner.ns.route(|handle| async move {
-            for name in names {
-                if let Ok(index) = links::index_of(&handle, &name).await {
-                    let up = LinkUnspec::new_with_index(index).up().build();
-                    handle
-                        .link()
-                        .set(up)
-                        .execute()
-                        .await
-                        .act(format!("bringing link {name} up"))?;
+            for (index, pair) in members {
+                if let Err(error) = links::furnish_outer(&handle, index, &pair).await {
+                    tracing::warn!(%error, index, "a link could not be repaired");
                 }
             }
             Ok(())

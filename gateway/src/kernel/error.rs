@@ -1,5 +1,6 @@
 //! What can stop an act on the kernel, and how the kernel can differ from what was asked.
 
+use std::fmt::Display;
 use std::io;
 
 use super::netns::NsId;
@@ -62,7 +63,7 @@ pub struct Mismatch {
 
 impl Mismatch {
     /// A difference, from anything printable.
-    pub fn new(what: impl Into<String>, wanted: impl ToString, found: impl ToString) -> Self {
+    pub fn new(what: impl Into<String>, wanted: impl Display, found: impl Display) -> Self {
         Self {
             what: what.into(),
             wanted: wanted.to_string(),

@@ -16,6 +16,7 @@ use netpolicy::ruleset::InterfaceName;
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
 
 use super::error::{Act, KernelError, Mismatch};
+use super::policy_routing::present;
 use super::survey::links_and_addresses;
 
 /// Name of the link inside the sandbox.
@@ -76,37 +77,34 @@ pub async fn create(
     index_of(handle, name.as_str()).await
 }
 
-/// Sets up the outer end. Inside the gateway namespace.
-pub async fn furnish_outer(
-    handle: &Handle,
-    index: u32,
-    name: &InterfaceName,
-    alias: &str,
-    pair: &Pair,
-) -> Result<(), KernelError> {
+/// Writes down whose link it is, for a gateway that comes after us. Inside the gateway namespace.
+pub async fn label(handle: &Handle, index: u32, alias: &str) -> Result<(), KernelError> {
     let alias = LinkUnspec::new_with_index(index).alias(alias).build();
     handle
         .link()
         .set(alias)
         .execute()
         .await
-        .act(format!("naming the network of link {name}"))?;
+        .act("naming the network of a link")
+}
+
+/// Sets up the outer end; what is there already stays. Inside the gateway namespace.
+pub async fn furnish_outer(handle: &Handle, index: u32, pair: &Pair) -> Result<(), KernelError> {
+    let up = LinkUnspec::new_with_index(index).up().build();
+    handle
+        .link()
+        .set(up)
+        .execute()
+        .await
+        .act("bringing the outer end of a link up")?;
     address(handle, index, pair.service4.into()).await?;
     address(handle, index, pair.service6.into()).await?;
     let to_sandbox4 = on_link4(index, pair.v4).pref_source(pair.service4).build();
-    handle
-        .route()
-        .add(to_sandbox4)
-        .execute()
-        .await
-        .act(format!("adding the IPv4 route over {name}"))?;
+    present(handle.route().add(to_sandbox4).execute().await)
+        .act(format!("adding the route to {}", pair.v4))?;
     let to_sandbox6 = on_link6(index, pair.v6).build();
-    handle
-        .route()
-        .add(to_sandbox6)
-        .execute()
-        .await
-        .act(format!("adding the IPv6 route over {name}"))?;
+    present(handle.route().add(to_sandbox6).execute().await)
+        .act(format!("adding the route to {}", pair.v6))?;
     neighbour(handle, index, pair.v4.into(), &pair.inner_mac()).await?;
     neighbour(handle, index, pair.v6.into(), &pair.inner_mac()).await
 }
@@ -285,10 +283,7 @@ async fn address(handle: &Handle, index: u32, address: IpAddr) -> Result<(), Ker
             .attributes
             .push(AddressAttribute::Flags(AddressFlags::Nodad));
     }
-    request
-        .execute()
-        .await
-        .act(format!("adding address {address}"))
+    present(request.execute().await).act(format!("adding address {address}"))
 }
 
 async fn neighbour(handle: &Handle, index: u32, of: IpAddr, mac: &[u8]) -> Result<(), KernelError> {

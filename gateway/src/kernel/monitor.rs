@@ -206,7 +206,7 @@ pub(crate) fn drain(
             Ok(_) => changes.extend(judge(&buffer)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
-                changes.push(Change::Overflow)
+                changes.push(Change::Overflow);
             }
             Err(error) => return Err(error),
         }

@@ -45,9 +45,34 @@ impl NsId {
     }
 
     /// The namespace of process 1: of the machine, or of the container that the gateway runs in.
+    ///
+    /// A process 1 with more capabilities than ours cannot be looked at (ptrace(2), access mode checks); kernel threads
+    /// can, and they never leave the machine's own namespace.
     pub fn of_init() -> io::Result<Self> {
-        Self::of(File::open("/proc/1/ns/net")?.as_fd())
+        let of = |pid: u32| Self::of(File::open(format!("/proc/{pid}/ns/net"))?.as_fd());
+        match of(1) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && is_kernel_thread(2) => {
+                of(2).map_err(|_| error)
+            }
+            found => found,
+        }
     }
+}
+
+/// `PF_KTHREAD` in the flags of `/proc/PID/stat`, which no program can give itself.
+fn is_kernel_thread(pid: u32) -> bool {
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    let flags = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The command may hold anything, blanks and brackets too; the fields begin behind its last bracket.
+        let (_, fields) = stat.rsplit_once(')')?;
+        fields
+            .split_ascii_whitespace()
+            .nth(6)?
+            .parse::<u64>()
+            .ok()
+    };
+    flags().is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
 impl fmt::Display for NsId {
@@ -81,17 +106,19 @@ impl Ns {
     /// Returns whether it was there before. A left-over file that is no namespace is replaced.
     pub fn open_or_create(directory: &Path, name: &str) -> Result<(Self, Origin), KernelError> {
         let path = persistent_path(directory, name)?;
-        if let Ok(file) = File::open(&path) {
-            match Self::from_fd(file.into()) {
-                Ok(ns) => return Ok((ns, Origin::Adopted)),
-                Err(_) => fs::remove_file(&path)
-                    .act(format!("removing the stale file {}", path.display()))?,
-            }
-        }
         fs::create_dir_all(directory).act(format!("creating {}", directory.display()))?;
+        share(directory)?;
+        if let Ok(ns) = File::open(&path)
+            .map_err(drop)
+            .and_then(|file| Self::from_fd(file.into()).map_err(drop))
+        {
+            return Ok((ns, Origin::Adopted));
+        }
+        // A left-over file is a mount point as good as a new one.
         File::options()
             .write(true)
-            .create_new(true)
+            .create(true)
+            .truncate(false)
             .open(&path)
             .act(format!("creating the mount point {}", path.display()))?;
         let target = path.clone();
@@ -134,7 +161,14 @@ impl Ns {
             Ok(()) | Err(nix::errno::Errno::EINVAL) => {}
             Err(error) => return Err(error).act(format!("unmounting {}", path.display())),
         }
-        fs::remove_file(&path).act(format!("removing {}", path.display()))
+        match fs::remove_file(&path) {
+            // Mounted once more below a mount that somebody put over the directory: the name is gone all the same.
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                tracing::warn!(path = %path.display(), "the mount point stays behind");
+                Ok(())
+            }
+            result => result.act(format!("removing {}", path.display())),
+        }
     }
 
     /// Its identity.
@@ -205,6 +239,36 @@ where
             }
         }
     })
+}
+
+/// Makes the directory a shared mount, as `ip netns` does: or its first run would put one over it, and our namespace would
+/// be mounted twice, once out of reach.
+fn share(directory: &Path) -> Result<(), KernelError> {
+    let act = || format!("making {} a shared mount", directory.display());
+    let shared = || {
+        mount(
+            None::<&str>,
+            directory,
+            None::<&str>,
+            MsFlags::MS_SHARED | MsFlags::MS_REC,
+            None::<&str>,
+        )
+    };
+    match shared() {
+        Err(nix::errno::Errno::EINVAL) => {
+            let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
+            mount(
+                Some(directory),
+                directory,
+                None::<&str>,
+                flags,
+                None::<&str>,
+            )
+            .act(act())?;
+            shared().act(act())
+        }
+        result => result.act(act()),
+    }
 }
 
 /// Whether a namespace was there before.

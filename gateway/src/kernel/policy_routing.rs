@@ -48,7 +48,7 @@ pub async fn install(handle: &Handle, lo: u32) -> Result<(), KernelError> {
 }
 
 /// What is there already is what was asked for: verification looks at the whole.
-fn present(result: Result<(), rtnetlink::Error>) -> Result<(), rtnetlink::Error> {
+pub(super) fn present(result: Result<(), rtnetlink::Error>) -> Result<(), rtnetlink::Error> {
     match result {
         Err(rtnetlink::Error::NetlinkError(message)) if message.raw_code() == -libc::EEXIST => {
             Ok(())

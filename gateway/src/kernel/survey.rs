@@ -241,10 +241,10 @@ pub(super) fn route(message: &RouteMessage) -> RouteSeen {
     for attribute in &message.attributes {
         match attribute {
             RouteAttribute::Destination(RouteAddress::Inet(address)) => {
-                seen.to = Some(IpAddr::V4(*address))
+                seen.to = Some(IpAddr::V4(*address));
             }
             RouteAttribute::Destination(RouteAddress::Inet6(address)) => {
-                seen.to = Some(IpAddr::V6(*address))
+                seen.to = Some(IpAddr::V6(*address));
             }
             RouteAttribute::Oif(index) => seen.link = Some(*index),
             RouteAttribute::Table(table) => seen.table = *table,

@@ -110,24 +110,22 @@ pub(super) struct Attrs<'a>(pub(super) &'a [u8]);
 
 impl<'a> Attrs<'a> {
     /// The first attribute of a type.
-    pub(super) fn find(mut self, kind: u16) -> Option<Attr<'a>> {
-        Iterator::find(&mut self, |attr| attr.kind == kind)
+    pub(super) fn find(self, kind: u16) -> Option<Attr<'a>> {
+        self.iter().find(|attr| attr.kind == kind)
     }
-}
 
-impl<'a> Iterator for Attrs<'a> {
-    type Item = Attr<'a>;
-
-    fn next(&mut self) -> Option<Attr<'a>> {
-        let (head, _) = self.0.split_first_chunk::<4>()?;
-        let [l0, l1, k0, k1] = *head;
-        let length = usize::from(u16::from_ne_bytes([l0, l1]));
-        let value = self.0.get(4..length)?;
-        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or(&[]);
-        let kind = u16::from_ne_bytes([k0, k1]);
-        Some(Attr {
-            kind: kind & TYPE_MASK,
-            value,
+    /// All of them; ends at the first whose length does not fit.
+    pub(super) fn iter(self) -> impl Iterator<Item = Attr<'a>> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let [l0, l1, k0, k1] = *rest.first_chunk::<4>()?;
+            let length = usize::from(u16::from_ne_bytes([l0, l1]));
+            let value = rest.get(4..length)?;
+            rest = rest.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+            Some(Attr {
+                kind: u16::from_ne_bytes([k0, k1]) & TYPE_MASK,
+                value,
+            })
         })
     }
 }

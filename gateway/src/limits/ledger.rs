@@ -17,8 +17,6 @@ const FLOWS: u32 = 256;
 const RATE: u32 = 50;
 /// Distinct names where the policy names none.
 pub const NAMES: u32 = 500;
-/// Record entries where the policy names none: about 60 MB of journal.
-const RECORDS: u64 = 100_000;
 
 /// Effective limits, defaults filled in.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +39,9 @@ impl Effective {
             download: limits.download.unwrap_or(u64::MAX),
             bandwidth: limits.bandwidth,
             names: u64::from(limits.names.unwrap_or(NAMES)),
-            records: limits.records.unwrap_or(RECORDS),
+            // without a written limit the journal's own quota for each network holds; a count would cut off a service
+            // that merely runs for long
+            records: limits.records.unwrap_or(u64::MAX),
         }
     }
 

@@ -10,6 +10,7 @@ use netpolicy::policy::Speaks;
 use netpolicy::reason::Reason;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::deny::{self, Explain};
 use super::record::destination_text;
@@ -68,10 +69,8 @@ pub(crate) async fn run(mut accepted: Accepted, reach: Reach, mut early: Early) 
         }
         Reach::Hear(speaks) => {
             let ended = accepted.origin.network.ended.clone();
-            let heard = tokio::select! {
-                () = ended.cancelled() => Err(Unreached::Cause(Reason::RunEnded)),
-                heard = hear(&mut accepted, speaks, &mut early) => heard,
-            };
+            let heard = unless_ended(&ended, hear(&mut accepted, speaks, &mut early)).await;
+            let heard = heard.unwrap_or(Err(Unreached::Cause(Reason::RunEnded)));
             match heard {
                 Ok((dialled, generation)) => relay_to(accepted, dialled, generation, early).await,
                 Err(why) => refuse(accepted, why).await,
@@ -104,8 +103,27 @@ impl From<DialError> for Unreached {
     }
 }
 
-/// Routes and dials.
+/// Routes and dials, unless the run ends meanwhile.
 pub(crate) async fn reach(origin: &Origin, intent: &mut Intent) -> Result<Reach, Unreached> {
+    let ended = &origin.network.ended;
+    unless_ended(ended, route_and_dial(origin, intent))
+        .await
+        .unwrap_or(Err(Unreached::Cause(Reason::RunEnded)))
+}
+
+/// `None` when the run ended first. Only for what has no record to close.
+pub(crate) async fn unless_ended<T>(
+    ended: &CancellationToken,
+    act: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::select! {
+        biased;
+        () = ended.cancelled() => None,
+        done = act => Some(done),
+    }
+}
+
+async fn route_and_dial(origin: &Origin, intent: &mut Intent) -> Result<Reach, Unreached> {
     // before deciding: a policy that is replaced from here on is decided again
     let generation = origin.network.live.load().generation;
     match route(&origin.ctx, &origin.network, intent).await {

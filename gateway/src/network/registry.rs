@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use ipnet::IpNet;
@@ -33,6 +34,9 @@ use crate::policy::{ComposeError, Composed, Composer};
 use crate::record::entry::{Entry, NetworkChange};
 use crate::record::Unwritable;
 use crate::resolve::{LeaseError, LeasePools, Leases};
+
+/// How long the resets of cut flows may take before the kernel shuts a detached network out.
+const RESETS: Duration = Duration::from_millis(20);
 
 /// Why a change to the networks was refused. Nothing changed.
 #[derive(Debug, thiserror::Error)]
@@ -245,6 +249,12 @@ impl Registry {
         };
         let link: InterfaceName = network.link.parse().map_err(|_| KernelError::Unusable("the link's name"))?;
         let cut = self.leave(&network);
+        // The resets of the cut flows are let through first, or a program in the sandbox would wait for ever. A flow gives
+        // its place back after its last packet.
+        let due = Instant::now() + RESETS;
+        while network.ledger.flows() > 0 && Instant::now() < due {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
         let removal = self.parts.enforcer.detach(&link);
         if let Err(error) = self.record(&network, change) {
             tracing::error!(sandbox.id = %id, %error, "a detach was not recorded");

@@ -10,7 +10,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use futures_util::TryStreamExt;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteType};
 use rtnetlink::{MulticastGroup, RouteMessageBuilder};
 use tokio::io::unix::AsyncFd;
@@ -41,6 +41,21 @@ const GROUPS: [MulticastGroup; 4] = [
     MulticastGroup::Ipv6Ifaddr,
     MulticastGroup::Ipv4Route,
     MulticastGroup::Ipv6Route,
+];
+
+/// Prefixes with a class of their own, which an interface in them must not change: loopback, link-local, multicast.
+const SPECIAL: [IpNet; 5] = [
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 0, 0), 16)),
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128)),
+    IpNet::V6(Ipv6Net::new_assert(
+        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0),
+        10,
+    )),
+    IpNet::V6(Ipv6Net::new_assert(
+        Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0),
+        8,
+    )),
 ];
 
 /// Keeps an [`UplinkView`] current.
@@ -106,9 +121,12 @@ fn view(seen: &Survey) -> UplinkView {
             let to = r.to?;
             IpNet::new(to, r.prefix).ok()
         });
-    let near = |net: &IpNet| match net {
-        IpNet::V4(net) => net.prefix_len() >= WIDEST4,
-        IpNet::V6(net) => net.prefix_len() >= WIDEST6,
+    let near = |net: &IpNet| {
+        let narrow = match net {
+            IpNet::V4(net) => net.prefix_len() >= WIDEST4,
+            IpNet::V6(net) => net.prefix_len() >= WIDEST6,
+        };
+        narrow && !SPECIAL.iter().any(|special| special.contains(net))
     };
     UplinkView {
         addresses,

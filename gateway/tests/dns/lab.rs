@@ -50,7 +50,7 @@ impl Datagrams for Plain {
             for slot in batch.slots() {
                 match self.0.try_recv_from(&mut slot.buffer) {
                     Ok((length, source)) => {
-                        (slot.length, slot.source, slot.asked) = (length, source, self.1)
+                        (slot.length, slot.source, slot.asked) = (length, source, self.1);
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) => return Err(error),

@@ -2,11 +2,18 @@
 //!
 //! Sandboxes are addresses of the loopback network, the upstream is a scripted server that keeps every octet it was
 //! sent: "nothing left the machine" is read from its log.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a wrong fixture should fail the test loudly"
+)]
 
 mod answers;
 mod lab;
 mod limits;
+mod local;
 mod messages;
+mod records;
 mod servers;
 mod upstream;
 mod verdicts;

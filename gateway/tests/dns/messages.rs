@@ -19,9 +19,9 @@ fn web() -> Upstream {
 /// A message without EDNS: header with these counts, then this.
 fn raw(counts: [u16; 4], rest: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x12, 0x34, 0x01, 0x00];
-    counts
-        .iter()
-        .for_each(|count| bytes.extend_from_slice(&count.to_be_bytes()));
+    for count in counts {
+        bytes.extend_from_slice(&count.to_be_bytes());
+    }
     bytes.extend_from_slice(rest);
     bytes
 }

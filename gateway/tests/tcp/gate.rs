@@ -223,7 +223,7 @@ fn a_scan_of_silent_hosts_starves_only_itself() {
             assert_eq!(syns.verdict().await.1, Verdict::Drop);
         }
         let packet = syns.syn(50_000, ORIGIN, 22).await;
-        let mut verdicts = vec![syns.verdict().await, syns.verdict().await];
+        let mut verdicts = [syns.verdict().await, syns.verdict().await];
         verdicts.sort_unstable_by_key(|(packet, _)| *packet);
         assert_eq!(verdicts[1], (packet, Verdict::Accept));
         accept(&origin).await;

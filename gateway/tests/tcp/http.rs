@@ -107,7 +107,6 @@ fn malformed_heads_have_an_answer_and_never_an_origin() {
             (b"GET / HTTP/1.1\r\nHost: ok.net\r\nExpect: bogus\r\n\r\n", "417", "http_malformed"),
             (b"GET / HTTP/1.1\r\nHost: ok.net:81\r\n\r\n", "403", "http_host_mismatch"),
             (b"CONNECT ok.net:80 HTTP/1.1\r\nHost: ok.net:80\r\n\r\n", "403", "protocol_not_allowed"),
-            (b"GET / HTTP/1.1\r\nHost: ok.net\r\nConnection: upgrade, http2-settings\r\nUpgrade: h2c\r\n\r\n", "403", "protocol_not_allowed"),
             (b"GET / HTTP/1.0\r\n\r\n", "403", "http_host_mismatch"),
         ] {
             let (mut client, mut server) = pair(&lab, &origin).await;
@@ -121,6 +120,37 @@ fn malformed_heads_have_an_answer_and_never_an_origin() {
         write(&mut client, b"HEAD / HTTP/1.1\r\nHost: evil.net\r\n\r\n").await;
         let answer = rest(&mut client).await.unwrap();
         assert!(answer.ends_with(b"\r\n\r\n"), "no body after HEAD");
+    });
+}
+
+#[test]
+fn tls_23_an_offer_of_http2_in_the_clear_is_not_sent_onward_and_cannot_be_accepted() {
+    run(POLICY, |lab| async move {
+        let origin = start(&lab).await;
+        for offer in ["h2c", "H2C", "websocket, h2c", "h2c-14"] {
+            let said = format!(
+                "GET /a?b HTTP/1.1\r\nHost: ok.net\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: {offer}\r\n\
+                 HTTP2-Settings: AAEAAEAA\r\nAccept: */*\r\n\r\n"
+            );
+            let sent = b"GET /a?b HTTP/1.1\r\nhost: ok.net\r\naccept: */*\r\n\r\n";
+
+            let (mut client, mut server) = pair(&lab, &origin).await;
+            write(&mut client, said.as_bytes()).await;
+            assert_eq!(read(&mut server, sent.len()).await, sent, "{offer}");
+            write(&mut server, OK).await;
+            assert_eq!(read(&mut client, OK.len()).await, OK, "the client gets its answer in HTTP/1");
+            write(&mut client, GET).await;
+            assert_eq!(read(&mut server, GET.len()).await, GET, "and goes on in it");
+
+            let (mut client, mut server) = pair(&lab, &origin).await;
+            write(&mut client, said.as_bytes()).await;
+            read(&mut server, sent.len()).await;
+            write(&mut server, b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n").await;
+            write(&mut client, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+            client.shutdown().await.unwrap();
+            drop(client);
+            assert!(!matches!(rest(&mut server).await, Ok(bytes) if !bytes.is_empty()), "{offer}");
+        }
     });
 }
 
@@ -158,7 +188,7 @@ fn bodies_of_both_framings_pass_exactly() {
         );
         let request = [head.as_bytes(), &body].concat();
         let sent = request.clone();
-        let (_, got) = tokio::join!(write(&mut client, &sent), read(&mut server, request.len()));
+        let ((), got) = tokio::join!(write(&mut client, &sent), read(&mut server, request.len()));
         assert!(got == request);
         let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nT: v\r\n\r\n";
         write(&mut server, chunked).await;

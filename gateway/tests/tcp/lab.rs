@@ -61,12 +61,16 @@ pub fn run<F: Future<Output = ()>>(
             "link set lo up",
             "route add local 0.0.0.0/1 dev lo",
             "route add local 128.0.0.0/1 dev lo",
+            "-6 addr add fd53:616c:6c79:2::2/128 dev lo nodad",
+            "-6 route add local ::/0 dev lo",
         ]);
         drop(namespace(&[
             "link set lo up",
             "addr add 192.0.2.1/32 dev lo",
             "route add local 93.184.216.0/24 dev lo src 192.0.2.1",
             "route add local 10.0.0.0/8 dev lo src 192.0.2.1",
+            "-6 addr add 2001:db8::1/128 dev lo nodad",
+            "-6 route add local 2606:2800:220:1::/64 dev lo src 2001:db8::1",
             // packets leave here without asking for a neighbour, and nobody answers at the other end
             "link add silent type veth peer name nobody",
             "link set silent arp off up",
@@ -162,6 +166,21 @@ impl Lab {
         self.inside(move || std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).unwrap())
     }
 
+    /// The same door for IPv6.
+    pub fn door_v6(&self, port: u16) {
+        let listener = self.inside(move || {
+            let socket =
+                socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::STREAM, None).unwrap();
+            socket.set_only_v6(true).unwrap();
+            socket
+                .bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)).into())
+                .unwrap();
+            socket.listen(128).unwrap();
+            std::net::TcpListener::from(socket)
+        });
+        gateway::listen::serve_tcp(&self.ctx, listener, None);
+    }
+
     /// The transparent door on a port, without a gate.
     pub fn door(&self, port: u16) {
         gateway::listen::serve_tcp(&self.ctx, self.inside_listener(port), None);
@@ -200,10 +219,14 @@ impl Lab {
         self.connect_with((SANDBOX, from).into(), SocketAddr::new(to.into(), port))
     }
 
-    fn connect_with(&self, from: SocketAddr, to: SocketAddr) -> TcpStream {
+    pub fn connect_with(&self, from: SocketAddr, to: SocketAddr) -> TcpStream {
         let stream = self.inside(move || {
-            let socket =
-                socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+            let socket = socket2::Socket::new(
+                socket2::Domain::for_address(to),
+                socket2::Type::STREAM,
+                None,
+            )
+            .unwrap();
             socket.bind(&from.into()).unwrap();
             socket.connect(&to.into()).unwrap();
             socket.set_nonblocking(true).unwrap();
@@ -293,13 +316,18 @@ fn attach(ctx: &Context, dir: &std::path::Path, policy: &str, v4: Ipv4Addr) -> A
 async fn dns() -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
-    let known: HashMap<&str, Ipv4Addr> = HashMap::from([
-        ("ok.net.", ORIGIN),
-        ("evil.net.", ORIGIN),
-        ("api.ok.net.", ORIGIN),
-        ("closed.net.", CLOSED),
-        ("silent.net.", SILENT),
-        ("private.net.", Ipv4Addr::new(10, 0, 0, 5)),
+    let known: HashMap<&str, Vec<Ipv4Addr>> = HashMap::from([
+        ("ok.net.", vec![ORIGIN]),
+        ("evil.net.", vec![ORIGIN]),
+        ("api.ok.net.", vec![ORIGIN]),
+        ("closed.net.", vec![CLOSED]),
+        ("first-is-silent.net.", vec![SILENT, ORIGIN]),
+        ("first-is-closed.net.", vec![CLOSED, ORIGIN]),
+        ("private.net.", vec![Ipv4Addr::new(10, 0, 0, 5)]),
+        (
+            "partly-private.net.",
+            vec![ORIGIN, Ipv4Addr::new(10, 0, 0, 5)],
+        ),
     ]);
     #[expect(
         clippy::disallowed_methods,
@@ -317,12 +345,14 @@ async fn dns() -> SocketAddr {
             message.metadata.message_type = MessageType::Response;
             let query = message.queries[0].clone();
             match known.get(query.name().to_lowercase().to_string().as_str()) {
-                Some(address) if query.query_type() == RecordType::A => {
-                    message.add_answer(Record::from_rdata(
-                        query.name().clone(),
-                        60,
-                        RData::A(A(*address)),
-                    ));
+                Some(addresses) if query.query_type() == RecordType::A => {
+                    for address in addresses {
+                        message.add_answer(Record::from_rdata(
+                            query.name().clone(),
+                            60,
+                            RData::A(A(*address)),
+                        ));
+                    }
                 }
                 Some(_) => {}
                 None => message.metadata.response_code = ResponseCode::NXDomain,

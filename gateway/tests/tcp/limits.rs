@@ -19,7 +19,7 @@ fn an_upload_budget_ends_the_flow_and_nothing_over_it_passes() {
         let mut client = lab.connect(lab.lease("ok.net"), 22);
         let mut server = accept(&origin).await;
         let bytes = vec![0; 1 << 20];
-        let (_, got) = tokio::join!(write(&mut client, &bytes), read(&mut server, bytes.len()));
+        let ((), got) = tokio::join!(write(&mut client, &bytes), read(&mut server, bytes.len()));
         assert_eq!(got.len(), 1 << 20);
         write(&mut client, b"one more").await;
         assert!(is_reset(&rest(&mut server).await));
@@ -87,7 +87,7 @@ fn bandwidth_is_kept_in_both_directions() {
         let mut server = accept(&origin).await;
         let bytes = vec![0; 5 << 19];
         let began = Instant::now();
-        let (_, got) = tokio::join!(write(&mut client, &bytes), read(&mut server, bytes.len()));
+        let ((), got) = tokio::join!(write(&mut client, &bytes), read(&mut server, bytes.len()));
         assert_eq!(got.len(), bytes.len());
         // 2.5 MiB at 1 MiB a second after a burst of 1 MiB, the last pause not counted
         assert!(

@@ -4,6 +4,7 @@
 //! own, which is the uplink with its origins. What reached an origin is read from the origin.
 #![expect(
     clippy::indexing_slicing,
+    clippy::unwrap_used,
     reason = "a wrong fixture should fail the test loudly"
 )]
 

@@ -2,7 +2,9 @@
 
 use std::net::Ipv4Addr;
 
-use crate::lab::{Lab, accept, eventually, hello, nothing_reached, read, rest, run, write};
+use netpolicy::reason::Reason;
+
+use crate::lab::{Lab, SILENT, accept, eventually, hello, nothing_reached, read, rest, run, write};
 use tokio::net::TcpStream;
 
 const POLICY: &str = "policy: p\nnetwork: domains\nallow:\n  - host: ok.net\n  - host: api.ok.net\n  - host: closed.net\n";
@@ -232,5 +234,45 @@ fn a_sealed_gateway_answers_403() {
         .await;
         assert!(said.contains("Sallyport-Reason: gateway_sealed"), "{said}");
         nothing_reached(&origin).await;
+    });
+}
+
+#[test]
+fn an_ended_run_closes_its_tunnels_requests_and_dials_and_records_it() {
+    let policy = "policy: p\nnetwork: domains\nallow:\n  - host: ok.net\n  - cidr: 93.184.217.0/24\n    ports: [443]\n";
+    run(policy, |lab| async move {
+        let (tls, http) = (lab.origin(443).await, lab.origin(80).await);
+        serve(&lab);
+        let mut tunnel = proxy(&lab);
+        write(
+            &mut tunnel,
+            b"CONNECT ok.net:443 HTTP/1.1\r\nHost: ok.net:443\r\n\r\n",
+        )
+        .await;
+        let _tunnelled = accept(&tls).await;
+        let mut request = proxy(&lab);
+        write(
+            &mut request,
+            b"GET http://ok.net/ HTTP/1.1\r\nHost: ok.net\r\n\r\n",
+        )
+        .await;
+        let _requested = accept(&http).await;
+        lab.flows(2).await;
+        let mut dialling = proxy(&lab);
+        write(
+            &mut dialling,
+            format!("CONNECT {SILENT}:443 HTTP/1.1\r\nHost: {SILENT}:443\r\n\r\n").as_bytes(),
+        )
+        .await;
+        let mut idle = proxy(&lab);
+        eventually(|| (lab.network.ledger.flows() == 4).then_some(())).await;
+        lab.network.ended.cancel();
+        lab.network.flows.end_all(Reason::RunEnded);
+        assert_eq!(lab.ends(2).await, ["run_ended", "run_ended"]);
+        for client in [&mut tunnel, &mut request, &mut dialling, &mut idle] {
+            drop(rest(client).await);
+        }
+        eventually(|| (lab.network.ledger.flows() == 0).then_some(())).await;
+        assert_eq!(lab.denials(), ["run_ended"], "the dial");
     });
 }

@@ -11,8 +11,8 @@
 //!
 //! Deny beats allow; a denied address beats every name; one forbidden answer refuses all answers of a name.
 
-mod answers;
 mod address;
+mod answers;
 mod bytes;
 mod connect;
 mod index;

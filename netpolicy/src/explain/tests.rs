@@ -172,6 +172,7 @@ fn internet_is_explained() {
                 "any.example.org:443",
                 "10.0.0.1:443",
                 "93.184.216.1:7070",
+                "any.example.org:7070 ip=93.184.216.1",
                 "nas.local:443",
                 "240.0.0.1:9",
             ]
@@ -181,7 +182,12 @@ fn internet_is_explained() {
         "app",
         report(
             &snapshot(&[(LayerKind::Job, preset("app"))]),
-            &["8.8.8.8:443", "a.example.org:8443"]
+            &[
+                "8.8.8.8:443",
+                "8.8.8.8:80",
+                "a.example.org:80 ip=8.8.8.8",
+                "a.example.org:8443"
+            ]
         )
     );
 }

@@ -19,9 +19,11 @@
 //! forwarded; nothing leaves except towards a source that is in the sets. Losing the table closes the sandboxes.
 
 mod build;
+mod deliver;
 mod element;
 mod expr;
 mod render;
+mod words;
 
 pub use render::burst;
 use std::collections::BTreeSet;

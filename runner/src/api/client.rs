@@ -84,23 +84,48 @@ impl Client {
 
     /// Asks a live run to end.
     pub async fn cancel(&self, run: &RunId) -> Result<(), RunnerError> {
-        self.answer::<RunId>(Method::DELETE, &format!("/v1/runs/{run}"), Bytes::new()).await.map(drop)
+        self.answer::<RunId>(Method::DELETE, &format!("/v1/runs/{run}"), Bytes::new())
+            .await
+            .map(drop)
     }
 
     /// Submits a run; it lives as long as the stream.
     pub async fn run(&self, job: &JobRequest) -> Result<Stream, RunnerError> {
         let exchange = within(self.exchange(Method::POST, "/v1/runs", encode(job)?)).await?;
-        Ok(Stream { exchange: exchange.accepted().await?, buffer: BytesMut::new() })
+        Ok(Stream {
+            exchange: exchange.accepted().await?,
+            buffer: BytesMut::new(),
+        })
     }
 
-    async fn answer<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Result<T, RunnerError> {
-        let work = async { self.exchange(method, path, body).await?.accepted().await?.rest().await };
+    async fn answer<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<T, RunnerError> {
+        let work = async {
+            self.exchange(method, path, body)
+                .await?
+                .accepted()
+                .await?
+                .rest()
+                .await
+        };
         let body = within(work).await?;
         serde_json::from_slice(&body).map_err(|e| RunnerError::Malformed(e.to_string()))
     }
 
-    async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Exchange, RunnerError> {
-        let connect = |source| RunnerError::Connect { path: self.path.clone(), source };
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Exchange, RunnerError> {
+        let connect = |source| RunnerError::Connect {
+            path: self.path.clone(),
+            source,
+        };
         let stream = UnixStream::connect(&self.path).await.map_err(connect)?;
         let (mut sender, connection) = handshake::<_, Full<Bytes>>(TokioIo::new(stream)).await?;
         let mut driver: Driver = Box::pin(connection);
@@ -120,16 +145,25 @@ impl Client {
                 ended = &mut driver, if !over => { ended?; over = true; }
             }
         };
-        Ok(Exchange { response, driver, over, _sender: sender })
+        Ok(Exchange {
+            response,
+            driver,
+            over,
+            _sender: sender,
+        })
     }
 }
 
 fn encode(value: &impl Serialize) -> Result<Bytes, RunnerError> {
-    serde_json::to_vec(value).map(Bytes::from).map_err(|e| RunnerError::Malformed(e.to_string()))
+    serde_json::to_vec(value)
+        .map(Bytes::from)
+        .map_err(|e| RunnerError::Malformed(e.to_string()))
 }
 
 async fn within<T>(work: impl Future<Output = Result<T, RunnerError>>) -> Result<T, RunnerError> {
-    tokio::time::timeout(PATIENCE, work).await.unwrap_or(Err(RunnerError::Late(PATIENCE)))
+    tokio::time::timeout(PATIENCE, work)
+        .await
+        .unwrap_or(Err(RunnerError::Late(PATIENCE)))
 }
 
 /// An answer whose body is still coming, with the connection that brings it.
@@ -143,7 +177,12 @@ struct Exchange {
 impl Exchange {
     async fn chunk(&mut self) -> Result<Option<Bytes>, RunnerError> {
         loop {
-            let Self { response, driver, over, .. } = self;
+            let Self {
+                response,
+                driver,
+                over,
+                ..
+            } = self;
             tokio::select! {
                 biased;
                 frame = response.body_mut().frame() => match frame {
@@ -170,8 +209,15 @@ impl Exchange {
             return Ok(self);
         }
         let body = self.rest().await?;
-        let text = || Failure::new("internal", format!("{status}: {}", String::from_utf8_lossy(&body)));
-        Err(serde_json::from_slice(&body).unwrap_or_else(|_| text()).into())
+        let text = || {
+            Failure::new(
+                "internal",
+                format!("{status}: {}", String::from_utf8_lossy(&body)),
+            )
+        };
+        Err(serde_json::from_slice(&body)
+            .unwrap_or_else(|_| text())
+            .into())
     }
 }
 
@@ -188,7 +234,9 @@ impl Stream {
             if let Some(end) = self.buffer.iter().position(|b| *b == b'\n') {
                 let line = self.buffer.split_to(end);
                 self.buffer.advance(1);
-                return serde_json::from_slice(&line).map(Some).map_err(|e| RunnerError::Malformed(e.to_string()));
+                return serde_json::from_slice(&line)
+                    .map(Some)
+                    .map_err(|e| RunnerError::Malformed(e.to_string()));
             }
             if self.buffer.len() > LONGEST_LINE {
                 return Err(RunnerError::Malformed("a line without an end".to_owned()));

@@ -66,7 +66,12 @@ pub fn bind_private(path: &Path) -> io::Result<UnixListener> {
         std::fs::create_dir_all(folder)?;
     }
     match std::os::unix::net::UnixStream::connect(path) {
-        Ok(_) => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there")),
+        Ok(_) => {
+            return Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "another process listens there",
+            ));
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(_) => std::fs::remove_file(path)?,
     }
@@ -121,11 +126,22 @@ async fn route(request: Request<Incoming>, runner: &Arc<Runner>) -> Answer {
         (Method::POST, "/v1/runs") => submit(request, runner).await,
         (Method::GET, "/v1/runs") => json(StatusCode::OK, &runner.runs.list()),
         (Method::GET, "/v1/health") => json(StatusCode::OK, &health(runner).await),
-        (Method::DELETE, path) => match path.strip_prefix("/v1/runs/").and_then(|id| id.parse().ok()) {
-            Some(run) if runner.runs.end(&run, EndReason::Cancelled) => json(StatusCode::ACCEPTED, &run),
-            _ => json(StatusCode::NOT_FOUND, &Failure::new("not_found", "no such live run")),
+        (Method::DELETE, path) => match path
+            .strip_prefix("/v1/runs/")
+            .and_then(|id| id.parse().ok())
+        {
+            Some(run) if runner.runs.end(&run, EndReason::Cancelled) => {
+                json(StatusCode::ACCEPTED, &run)
+            }
+            _ => json(
+                StatusCode::NOT_FOUND,
+                &Failure::new("not_found", "no such live run"),
+            ),
         },
-        _ => json(StatusCode::NOT_FOUND, &Failure::new("not_found", "no such path")),
+        _ => json(
+            StatusCode::NOT_FOUND,
+            &Failure::new("not_found", "no such path"),
+        ),
     }
 }
 
@@ -141,7 +157,10 @@ async fn health(runner: &Runner) -> Health {
 }
 
 async fn submit(request: Request<Incoming>, runner: &Arc<Runner>) -> Answer {
-    let body = match Limited::new(request.into_body(), LARGEST_REQUEST).collect().await {
+    let body = match Limited::new(request.into_body(), LARGEST_REQUEST)
+        .collect()
+        .await
+    {
         Ok(body) => body.to_bytes(),
         Err(error) => return bad_request(&format!("reading the request: {error}")),
     };
@@ -152,19 +171,31 @@ async fn submit(request: Request<Incoming>, runner: &Arc<Runner>) -> Answer {
     let job = match Job::check(asked, &runner.config.limits) {
         Ok(job) => job,
         Err(mistakes) => {
-            let failure = Failure { mistakes: mistakes.0, ..Failure::new("bad_request", "the job has mistakes") };
+            let failure = Failure {
+                mistakes: mistakes.0,
+                ..Failure::new("bad_request", "the job has mistakes")
+            };
             return json(StatusCode::BAD_REQUEST, &failure);
         }
     };
     if runner.is_stopping() {
-        return json(StatusCode::SERVICE_UNAVAILABLE, &Failure::new("busy", "the runner is stopping"));
+        return json(
+            StatusCode::SERVICE_UNAVAILABLE,
+            &Failure::new("busy", "the runner is stopping"),
+        );
     }
     let (events, waiting) = mpsc::channel(EVENTS_WAITING);
     let driven = runner.clone();
     // A task of its own: a reader that hangs up must not drop the clean-up half done.
-    runner.tasks.spawn("run", async move { drive::drive(&driven, job, events).await });
+    runner.tasks.spawn(
+        "run",
+        async move { drive::drive(&driven, job, events).await },
+    );
     let mut response = Response::new(EventBody { waiting }.boxed());
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/jsonl"));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        header::HeaderValue::from_static("application/jsonl"),
+    );
     response
 }
 
@@ -176,7 +207,10 @@ fn json(status: StatusCode, value: &impl Serialize) -> Answer {
     let body = serde_json::to_vec(value).unwrap_or_default();
     let mut response = Response::new(Full::new(Bytes::from(body)).boxed());
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        header::HeaderValue::from_static("application/json"),
+    );
     response
 }
 
@@ -189,7 +223,10 @@ impl Body for EventBody {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         self.waiting.poll_recv(cx).map(|event| {
             let mut line = serde_json::to_vec(&event?).ok()?;
             line.push(b'\n');

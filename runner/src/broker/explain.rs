@@ -31,7 +31,10 @@ pub enum Form {
 /// Answers `dest=...` for a network.
 pub async fn answer(query: &str, form: Form, network: &NetworkId, gateway: &Client) -> Answer {
     let Some(destination) = destination(query) else {
-        return text(StatusCode::BAD_REQUEST, "ask for one destination: /v1/net/explain?dest=HOST:PORT\n");
+        return text(
+            StatusCode::BAD_REQUEST,
+            "ask for one destination: /v1/net/explain?dest=HOST:PORT\n",
+        );
     };
     let request = ExplainRequest {
         destination,
@@ -43,7 +46,11 @@ pub async fn answer(query: &str, form: Form, network: &NetworkId, gateway: &Clie
     };
     match gateway.explain(network, &request).await {
         Ok(explanation) => {
-            let decision = explanation.get("decision").and_then(Value::as_str).unwrap_or("deny").to_owned();
+            let decision = explanation
+                .get("decision")
+                .and_then(Value::as_str)
+                .unwrap_or("deny")
+                .to_owned();
             let mut answer = match form {
                 Form::Text => text(StatusCode::OK, words(&request.destination, &explanation)),
                 Form::Json => plain(StatusCode::OK, "application/json", explanation.to_string()),
@@ -54,7 +61,9 @@ pub async fn answer(query: &str, form: Form, network: &NetworkId, gateway: &Clie
             answer
         }
         Err(error) => match error.problem() {
-            Some(problem) if problem.status < 500 => text(StatusCode::BAD_REQUEST, format!("{}\n", problem.message)),
+            Some(problem) if problem.status < 500 => {
+                text(StatusCode::BAD_REQUEST, format!("{}\n", problem.message))
+            }
             _ => {
                 tracing::warn!(%error, %network, "explaining a destination");
                 text(StatusCode::BAD_GATEWAY, "the gateway does not answer\n")
@@ -65,15 +74,21 @@ pub async fn answer(query: &str, form: Form, network: &NetworkId, gateway: &Clie
 
 /// The decoded destination, with a port.
 fn destination(query: &str) -> Option<String> {
-    let raw = query.split('&').find_map(|pair| pair.strip_prefix("dest="))?;
+    let raw = query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("dest="))?;
     let decoded = percent_decode(raw)?;
-    let fits = !decoded.is_empty() && decoded.len() <= LONGEST_DESTINATION && !decoded.chars().any(char::is_control);
+    let fits = !decoded.is_empty()
+        && decoded.len() <= LONGEST_DESTINATION
+        && !decoded.chars().any(char::is_control);
     fits.then(|| with_port(decoded))
 }
 
 fn with_port(destination: String) -> String {
     let url = destination.contains("://");
-    let port = destination.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
+    let port = destination
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
     // A bare IPv6 address ends in what looks like a port.
     let bare_v6 = destination.parse::<std::net::Ipv6Addr>().is_ok();
     match (url || (port && !bare_v6), bare_v6) {
@@ -107,12 +122,21 @@ fn words(destination: &str, explanation: &Value) -> String {
     }
     out.push('\n');
     let rule = explanation.get("rule");
-    let file = rule.and_then(|rule| rule.get("file")).and_then(Value::as_str);
-    let line = rule.and_then(|rule| rule.get("line")).and_then(Value::as_u64);
+    let file = rule
+        .and_then(|rule| rule.get("file"))
+        .and_then(Value::as_str);
+    let line = rule
+        .and_then(|rule| rule.get("line"))
+        .and_then(Value::as_u64);
     if let (Some(file), Some(line)) = (file, line) {
         let _ = writeln!(out, "  decided by {file}:{line}");
     }
-    for (key, label) in [("policy", "policy"), ("class", "address class"), ("help", "help"), ("change", "what would change it")] {
+    for (key, label) in [
+        ("policy", "policy"),
+        ("class", "address class"),
+        ("help", "help"),
+        ("change", "what would change it"),
+    ] {
         if let Some(value) = get(key) {
             let _ = writeln!(out, "  {label}: {value}");
         }
@@ -126,12 +150,32 @@ mod tests {
 
     #[test]
     fn destination_is_bounded_and_decoded_once() {
-        assert_eq!(destination("dest=example.com%3A22").as_deref(), Some("example.com:22"));
-        assert_eq!(destination("x=1&dest=example.com").as_deref(), Some("example.com:443"));
-        assert_eq!(destination("dest=2001%3Adb8%3A%3A1").as_deref(), Some("[2001:db8::1]:443"));
-        assert_eq!(destination("dest=https%3A%2F%2Fa.example%2Fx").as_deref(), Some("https://a.example/x"));
+        assert_eq!(
+            destination("dest=example.com%3A22").as_deref(),
+            Some("example.com:22")
+        );
+        assert_eq!(
+            destination("x=1&dest=example.com").as_deref(),
+            Some("example.com:443")
+        );
+        assert_eq!(
+            destination("dest=2001%3Adb8%3A%3A1").as_deref(),
+            Some("[2001:db8::1]:443")
+        );
+        assert_eq!(
+            destination("dest=https%3A%2F%2Fa.example%2Fx").as_deref(),
+            Some("https://a.example/x")
+        );
         assert_eq!(destination("dest=%2541").as_deref(), Some("%41:443"));
-        for bad in ["", "dest=", "dest=%0d%0aX", "dest=%4", "dest=%zz", "dest=%ff%fe", "other=1"] {
+        for bad in [
+            "",
+            "dest=",
+            "dest=%0d%0aX",
+            "dest=%4",
+            "dest=%zz",
+            "dest=%ff%fe",
+            "other=1",
+        ] {
             assert_eq!(destination(bad), None, "{bad}");
         }
         assert_eq!(destination(&format!("dest={}", "a".repeat(3000))), None);
@@ -143,6 +187,9 @@ mod tests {
             "decision": "deny", "reason": "name_not_allowed", "rule": { "file": "p.yaml", "line": 3 }, "policy": "p"
         });
         let text = words("a.example:443", &explanation);
-        assert_eq!(text, "a.example:443: deny (name_not_allowed)\n  decided by p.yaml:3\n  policy: p\n");
+        assert_eq!(
+            text,
+            "a.example:443: deny (name_not_allowed)\n  decided by p.yaml:3\n  policy: p\n"
+        );
     }
 }

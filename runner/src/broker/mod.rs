@@ -32,7 +32,7 @@ use tokio::net::{TcpStream, UnixListener, UnixStream};
 /// Connections of one network at a time: a client has one, a curious program a few.
 const MOST_CONNECTIONS: usize = 16;
 /// A connection serves a question or two; one that lingers is ended.
-const LONGEST_CONNECTION: Duration = Duration::from_secs(60);
+const LONGEST_CONNECTION: Duration = Duration::from_mins(1);
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 /// Head and target are a few hundred bytes.
 const LARGEST_HEAD: usize = 16 * 1024;
@@ -44,7 +44,9 @@ pub async fn serve(listener: UnixListener, gateway: Client, tasks: Tasks) {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let (gateway, counts) = (gateway.clone(), counts.clone());
-                tasks.spawn("broker connection", async move { serve_one(stream, &gateway, &counts).await });
+                tasks.spawn("broker connection", async move {
+                    serve_one(stream, &gateway, &counts).await;
+                });
             }
             Err(error) => {
                 tracing::warn!(%error, "accepting a broker connection");
@@ -68,8 +70,11 @@ async fn serve_one(stream: UnixStream, gateway: &Client, counts: &Counts) {
             return;
         }
     };
-    let Some(_slot) = counts.take(&whose.network) else { return };
-    let answered = tokio::time::timeout(LONGEST_CONNECTION, answer(connection, &whose, gateway)).await;
+    let Some(_slot) = counts.take(&whose.network) else {
+        return;
+    };
+    let answered =
+        tokio::time::timeout(LONGEST_CONNECTION, answer(connection, &whose, gateway)).await;
     if let Ok(Err(error)) = answered {
         tracing::debug!(%error, network = %whose.network, "serving a sandbox");
     }
@@ -79,16 +84,25 @@ async fn serve_one(stream: UnixStream, gateway: &Client, counts: &Counts) {
 async fn trusted(stream: UnixStream) -> std::io::Result<(Handover, OwnedFd)> {
     let peer = stream.peer_cred()?.uid();
     if peer != 0 && peer != nix::unistd::geteuid().as_raw() {
-        return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, format!("uid {peer} is not the gateway")));
+        return Err(std::io::Error::new(
+            std::io::ErrorKind::PermissionDenied,
+            format!("uid {peer} is not the gateway"),
+        ));
     }
     receive(stream).await
 }
 
-async fn answer(connection: OwnedFd, whose: &Handover, gateway: &Client) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+async fn answer(
+    connection: OwnedFd,
+    whose: &Handover,
+    gateway: &Client,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let stream = std::net::TcpStream::from(connection);
     stream.set_nonblocking(true)?;
     let io = TokioIo::new(TcpStream::from_std(stream)?);
-    let service = hyper::service::service_fn(|request| async move { Ok::<_, Infallible>(route(request, whose, gateway).await) });
+    let service = hyper::service::service_fn(|request| async move {
+        Ok::<_, Infallible>(route(request, whose, gateway).await)
+    });
     hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_PATIENCE)
@@ -105,9 +119,23 @@ async fn route(request: Request<Incoming>, whose: &Handover, gateway: &Client) -
     match (request.method(), request.uri().path()) {
         (&Method::GET, "/v1/health") => text(StatusCode::OK, "ok\n"),
         (&Method::GET, "/v1/net/explain") => {
-            let accept = request.headers().get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
-            let form = if accept.contains("text/plain") { explain::Form::Text } else { explain::Form::Json };
-            explain::answer(request.uri().query().unwrap_or_default(), form, &whose.network, gateway).await
+            let accept = request
+                .headers()
+                .get(header::ACCEPT)
+                .and_then(|v| v.to_str().ok())
+                .unwrap_or_default();
+            let form = if accept.contains("text/plain") {
+                explain::Form::Text
+            } else {
+                explain::Form::Json
+            };
+            explain::answer(
+                request.uri().query().unwrap_or_default(),
+                form,
+                &whose.network,
+                gateway,
+            )
+            .await
         }
         (_, "/v1/health" | "/v1/net/explain") => text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n"),
         _ => text(StatusCode::NOT_FOUND, "no such thing; see `sally help`\n"),
@@ -121,7 +149,9 @@ fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
 fn plain(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
     response
 }
 
@@ -144,7 +174,10 @@ impl Counts {
             return None;
         }
         *count += 1;
-        Some(Slot { counts: self.clone(), network: network.clone() })
+        Some(Slot {
+            counts: self.clone(),
+            network: network.clone(),
+        })
     }
 }
 
@@ -168,7 +201,9 @@ mod tests {
     fn one_network_cannot_take_every_connection() {
         let counts = Counts::default();
         let (noisy, quiet) = ("run-a".parse().unwrap(), "run-b".parse().unwrap());
-        let slots: Vec<_> = (0..MOST_CONNECTIONS).map(|_| counts.take(&noisy).unwrap()).collect();
+        let slots: Vec<_> = (0..MOST_CONNECTIONS)
+            .map(|_| counts.take(&noisy).unwrap())
+            .collect();
         assert!(counts.take(&noisy).is_none());
         assert!(counts.take(&quiet).is_some());
         drop(slots);

@@ -49,7 +49,10 @@ impl Layer<'_> {
                 hash.update(bytes);
                 bytes.len() as u64
             }
-            Self::File(path) => io::copy(&mut io::BufReader::with_capacity(PIECE, std::fs::File::open(path)?), &mut hash)?,
+            Self::File(path) => io::copy(
+                &mut io::BufReader::with_capacity(PIECE, std::fs::File::open(path)?),
+                &mut hash,
+            )?,
         };
         Ok((length, hex(&hash.finalize())))
     }
@@ -64,9 +67,13 @@ pub fn image(
     let (length, digest) = layer.measure()?;
     let config = config(defaults, &digest).to_string();
     let config_name = format!("{}.json", hex(&Sha256::digest(config.as_bytes())));
-    let manifest = json!([{ "Config": config_name, "RepoTags": [name], "Layers": ["layer.tar"] }]).to_string();
+    let manifest =
+        json!([{ "Config": config_name, "RepoTags": [name], "Layers": ["layer.tar"] }]).to_string();
     let mut head = Vec::new();
-    for (name, text) in [("manifest.json", &manifest), (config_name.as_str(), &config)] {
+    for (name, text) in [
+        ("manifest.json", &manifest),
+        (config_name.as_str(), &config),
+    ] {
         head.extend_from_slice(&header(name, text.len() as u64, 0o644));
         head.extend_from_slice(text.as_bytes());
         head.resize(head.len().next_multiple_of(BLOCK), 0);
@@ -87,7 +94,10 @@ fn once(bytes: Bytes) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static 
 }
 
 /// A file in pieces, exactly as long as it was when it was measured.
-fn pieces(file: std::fs::File, length: u64) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
+fn pieces(
+    file: std::fs::File,
+    length: u64,
+) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
     let file = tokio::fs::File::from_std(file).take(length);
     stream::try_unfold(file, |mut file| async move {
         let mut piece = BytesMut::with_capacity(PIECE);
@@ -114,7 +124,9 @@ fn config(defaults: Defaults, layer: &str) -> Value {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    bytes
+        .iter()
+        .fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// A file system archive that holds one file.
@@ -168,22 +180,42 @@ mod tests {
         let layer = folder.path().join("root.tar");
         std::fs::write(&layer, one_file("sally", b"content", 0o555)).unwrap();
         assert!(looks_like_tar(&layer).unwrap());
-        let defaults = Defaults { user: "agent", ..Defaults::default() };
-        let parts: Vec<_> = image("a/b:c", defaults, &Layer::File(&layer)).unwrap().collect().await;
-        let whole: Vec<u8> = parts.into_iter().flat_map(|part| part.unwrap().to_vec()).collect();
+        let defaults = Defaults {
+            user: "agent",
+            ..Defaults::default()
+        };
+        let parts: Vec<_> = image("a/b:c", defaults, &Layer::File(&layer))
+            .unwrap()
+            .collect()
+            .await;
+        let whole: Vec<u8> = parts
+            .into_iter()
+            .flat_map(|part| part.unwrap().to_vec())
+            .collect();
         let archive = folder.path().join("image.tar");
         std::fs::write(&archive, whole).unwrap();
         let tar = |arguments: &[&std::ffi::OsStr]| {
-            assert!(std::process::Command::new("tar").args(arguments).current_dir(folder.path()).status().unwrap().success());
+            assert!(
+                std::process::Command::new("tar")
+                    .args(arguments)
+                    .current_dir(folder.path())
+                    .status()
+                    .unwrap()
+                    .success()
+            );
         };
         tar(&["-xf".as_ref(), archive.as_os_str()]);
         let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
         let manifest: Value = serde_json::from_slice(&read("manifest.json")).unwrap();
         assert_eq!(manifest[0]["RepoTags"], json!(["a/b:c"]));
-        let config: Value = serde_json::from_slice(&read(manifest[0]["Config"].as_str().unwrap())).unwrap();
+        let config: Value =
+            serde_json::from_slice(&read(manifest[0]["Config"].as_str().unwrap())).unwrap();
         assert_eq!(config["config"]["User"], "agent");
         let digest = hex(&Sha256::digest(read("layer.tar")));
-        assert_eq!(config["rootfs"]["diff_ids"], json!([format!("sha256:{digest}")]));
+        assert_eq!(
+            config["rootfs"]["diff_ids"],
+            json!([format!("sha256:{digest}")])
+        );
         tar(&["-xf".as_ref(), "layer.tar".as_ref()]);
         assert_eq!(read("sally"), b"content");
     }

@@ -63,32 +63,59 @@ impl ImageError {
 impl Images {
     /// Builds below this folder.
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder, building: Mutex::new(()) }
+        Self {
+            folder,
+            building: Mutex::new(()),
+        }
     }
 
     /// Builds the image and gives it to the engine, unless another build has just done so.
     pub async fn build(&self, backend: &dyn Backend) -> Result<(), ImageError> {
-        let name: ImageName = NAME.parse().map_err(|_| ImageError::Build("its own name is malformed".to_owned()))?;
+        let name: ImageName = NAME
+            .parse()
+            .map_err(|_| ImageError::Build("its own name is malformed".to_owned()))?;
         let _one_at_a_time = self.building.lock().await;
         if backend.image(&name).await.is_ok() {
             return Ok(());
         }
-        tokio::fs::create_dir_all(&self.folder).await.map_err(ImageError::Folder)?;
+        tokio::fs::create_dir_all(&self.folder)
+            .await
+            .map_err(ImageError::Folder)?;
         let script = self.folder.join("build");
         let archive = self.folder.join("sandbox.tar");
-        tokio::fs::write(&script, SCRIPT).await.map_err(ImageError::Folder)?;
+        tokio::fs::write(&script, SCRIPT)
+            .await
+            .map_err(ImageError::Folder)?;
         let mut command = Command::new("/bin/bash");
-        command.arg(&script).arg(&archive).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("TMPDIR", &self.folder);
-        let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await.map_err(ImageError::Folder)?;
+        command
+            .arg(&script)
+            .arg(&archive)
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("TMPDIR", &self.folder);
+        let output = command
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await
+            .map_err(ImageError::Folder)?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
-            let from = said.char_indices().rev().nth(LAST_WORDS).map_or(0, |(at, _)| at);
-            return Err(ImageError::Build(said.get(from..).unwrap_or_default().trim().to_owned()));
+            let from = said
+                .char_indices()
+                .rev()
+                .nth(LAST_WORDS)
+                .map_or(0, |(at, _)| at);
+            return Err(ImageError::Build(
+                said.get(from..).unwrap_or_default().trim().to_owned(),
+            ));
         }
         if !archive::looks_like_tar(&archive).map_err(ImageError::Folder)? {
             return Err(ImageError::Build("it made no archive".to_owned()));
         }
         backend.import(&name, &archive).await?;
-        tokio::fs::remove_file(&archive).await.map_err(ImageError::Folder)
+        tokio::fs::remove_file(&archive)
+            .await
+            .map_err(ImageError::Folder)
     }
 }

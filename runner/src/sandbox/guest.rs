@@ -16,7 +16,10 @@ static SALLY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sally"));
 /// Sixteen hex digits that name this very helper.
 pub fn stamp() -> String {
     let digest = Sha256::digest(SALLY);
-    digest.iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    digest
+        .iter()
+        .take(8)
+        .fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// Writes the helper below `folder`, if it is not there yet, and returns its path.
@@ -48,7 +51,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = lay_out(folder.path()).unwrap();
         // PT_INTERP is program header type 3: a dynamic executable has one, and would not start in a foreign image.
-        let at = u64::from_le_bytes(SALLY[32..40].try_into().unwrap()) as usize;
+        let at = usize::try_from(u64::from_le_bytes(SALLY[32..40].try_into().unwrap())).unwrap();
         let count = usize::from(u16::from_le_bytes(SALLY[56..58].try_into().unwrap()));
         assert!((0..count).all(|i| SALLY[at + i * 56..][..4] != [3, 0, 0, 0]));
         // Not a promise, but every page of it is in every sandbox.

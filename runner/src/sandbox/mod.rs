@@ -245,15 +245,26 @@ impl SandboxError {
     /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::NoEngine { .. } => "start Docker or Podman, or name the engine's socket in `runner.engine`".to_owned(),
+            Self::NoEngine { .. } => {
+                "start Docker or Podman, or name the engine's socket in `runner.engine`".to_owned()
+            }
             Self::NoSuchImage(name) => {
-                format!("pull or build it with the engine first (`docker pull {name}`); runs never pull by themselves")
+                format!(
+                    "pull or build it with the engine first (`docker pull {name}`); runs never pull by themselves"
+                )
             }
             Self::NoSuchIsolation(Isolation::Gvisor) => {
-                "install runsc and register it with the engine as a runtime called `runsc`".to_owned()
+                "install runsc and register it with the engine as a runtime called `runsc`"
+                    .to_owned()
             }
-            Self::NoSuchIsolation(Isolation::Hardened) => "the engine needs runc or crun".to_owned(),
-            Self::Engine { .. } | Self::Late { .. } | Self::ImageRefused { .. } | Self::Differs(_) | Self::Host { .. } => {
+            Self::NoSuchIsolation(Isolation::Hardened) => {
+                "the engine needs runc or crun".to_owned()
+            }
+            Self::Engine { .. }
+            | Self::Late { .. }
+            | Self::ImageRefused { .. }
+            | Self::Differs(_)
+            | Self::Host { .. } => {
                 return None;
             }
         })
@@ -296,5 +307,6 @@ pub trait Backend: Send + Sync + 'static {
     fn owned(&self) -> Asked<'_, Vec<Owned>>;
 
     /// Makes an image called `name` of a file system archive, with `agent` as its user.
-    fn import<'a>(&'a self, name: &'a ImageName, file_system: &'a std::path::Path) -> Asked<'a, ()>;
+    fn import<'a>(&'a self, name: &'a ImageName, file_system: &'a std::path::Path)
+    -> Asked<'a, ()>;
 }

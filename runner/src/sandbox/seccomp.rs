@@ -52,8 +52,17 @@ pub fn profile(user: User) -> Result<String, serde_json::Error> {
         json!({ "names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": ENOSYS }),
         json!({ "names": ["socket"], "action": "SCMP_ACT_ALLOW", "args": [equal(0, NETLINK), equal(2, NETLINK_ROUTE)] }),
     ];
-    rules.extend(families.into_iter().map(|family| allow_when("socket", family)));
-    rules.extend(table.personalities.into_iter().map(|persona| allow_when("personality", persona)));
+    rules.extend(
+        families
+            .into_iter()
+            .map(|family| allow_when("socket", family)),
+    );
+    rules.extend(
+        table
+            .personalities
+            .into_iter()
+            .map(|persona| allow_when("personality", persona)),
+    );
     let profile = json!({
         "defaultAction": "SCMP_ACT_ERRNO",
         "defaultErrnoRet": EPERM,
@@ -82,7 +91,13 @@ mod tests {
         rules
             .iter()
             .filter(|r| r["action"] == "SCMP_ACT_ALLOW")
-            .flat_map(|r| r["names"].as_array().unwrap().iter().map(|n| n.as_str().unwrap().to_owned()))
+            .flat_map(|r| {
+                r["names"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|n| n.as_str().unwrap().to_owned())
+            })
             .collect()
     }
 
@@ -91,14 +106,54 @@ mod tests {
         for user in [User::Agent, User::Root] {
             let allowed = allowed(user);
             for call in [
-                "io_uring_setup", "io_uring_enter", "bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key",
-                "process_vm_readv", "process_vm_writev", "pidfd_getfd", "mount", "umount2", "fsopen", "move_mount", "open_tree",
-                "setns", "unshare", "kexec_load", "init_module", "finit_module", "reboot", "swapon", "open_by_handle_at",
-                "socketcall", "syslog", "acct", "settimeofday", "iopl", "quotactl", "kcmp", "clone3", "pivot_root",
+                "io_uring_setup",
+                "io_uring_enter",
+                "bpf",
+                "perf_event_open",
+                "userfaultfd",
+                "keyctl",
+                "add_key",
+                "request_key",
+                "process_vm_readv",
+                "process_vm_writev",
+                "pidfd_getfd",
+                "mount",
+                "umount2",
+                "fsopen",
+                "move_mount",
+                "open_tree",
+                "setns",
+                "unshare",
+                "kexec_load",
+                "init_module",
+                "finit_module",
+                "reboot",
+                "swapon",
+                "open_by_handle_at",
+                "socketcall",
+                "syslog",
+                "acct",
+                "settimeofday",
+                "iopl",
+                "quotactl",
+                "kcmp",
+                "clone3",
+                "pivot_root",
             ] {
                 assert!(!allowed.iter().any(|a| a == call), "{call}");
             }
-            for call in ["read", "execve", "openat", "futex", "epoll_wait", "clone", "socket", "connect", "mkdirat", "rseq"] {
+            for call in [
+                "read",
+                "execve",
+                "openat",
+                "futex",
+                "epoll_wait",
+                "clone",
+                "socket",
+                "connect",
+                "mkdirat",
+                "rseq",
+            ] {
                 assert!(allowed.iter().any(|a| a == call), "{call}");
             }
         }
@@ -112,7 +167,9 @@ mod tests {
             let profile: Value = serde_json::from_str(&profile(user).unwrap()).unwrap();
             let rules = profile["syscalls"].as_array().unwrap().clone();
             let sockets = rules.iter().filter(|r| r["names"] == json!(["socket"]));
-            sockets.map(|r| r["args"][0]["value"].as_u64().unwrap()).collect::<Vec<_>>()
+            sockets
+                .map(|r| r["args"][0]["value"].as_u64().unwrap())
+                .collect::<Vec<_>>()
         };
         assert_eq!(families(User::Agent), [16, 2, 10, 1]);
         assert_eq!(families(User::Root), [16, 2, 10, 1, 17]);

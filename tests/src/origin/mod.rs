@@ -93,6 +93,13 @@ impl Origins {
         origins
     }
 
+    /// Starts the DNS of the internet and nothing else.
+    pub fn names_only(internet: &Namespace) -> Self {
+        let origins = Self::default();
+        names::start(&origins, internet);
+        origins
+    }
+
     /// Whether a DNS query that holds this text (any case) arrived after a mark.
     pub fn asked(&self, mark: usize, text: &str) -> bool {
         let needle = text.as_bytes();

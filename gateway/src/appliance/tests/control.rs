@@ -114,7 +114,7 @@ fn descriptors_are_taken_only_by_attach_and_only_one() {
     let body = serde_json::to_string(&request(&far_only())).unwrap();
     let attach = format!("POST /v1/networks HTTP/1.1\r\nHost: g\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let no_namespace: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
-    let own: OwnedFd = std::fs::File::open("/proc/1/ns/net").unwrap().into();
+    let own: OwnedFd = std::fs::File::open(format!("/run/netns/{}u", lab.name)).unwrap().into();
     let status = |answer: &str| answer.split(' ').nth(1).unwrap().to_owned();
     assert_eq!(status(&with(get("/v1/health"), vec![fresh_namespace()])), "400");
     assert_eq!(status(&with(attach.clone(), vec![fresh_namespace(), fresh_namespace()])), "400");
@@ -260,6 +260,8 @@ fn the_broker_gets_the_connection_with_its_network_and_others_cannot_lend_their_
         let (whose, descriptor) = crate::control::handover::receive(tokio::net::UnixStream::from_std(stream).unwrap()).await.unwrap();
         let mut stream = std::net::TcpStream::from(descriptor);
         stream.set_nonblocking(false).unwrap();
+        let mut request = [0; 36];
+        stream.read_exact(&mut request).unwrap();
         stream.write_all(b"hello").unwrap();
         whose
     });

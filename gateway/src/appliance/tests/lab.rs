@@ -212,8 +212,8 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         if let Some(running) = self.gateway.lock().unwrap().take() {
-            drop(running.kill.send(()));
-            drop(running.thread.join());
+            let _ = running.kill.send(());
+            let _ = running.thread.join();
         }
         for end in ["u", "f", "g"] {
             let _ = Command::new("ip").args(["netns", "del", &format!("{}{end}", self.name)]).output();

@@ -1,6 +1,6 @@
 //! What networks and flows live through: policies replaced, networks ended, gateways killed, rules flushed.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ fn what_no_rule_names_is_refused_and_what_one_names_is_reached_and_recorded() {
     let lab = Lab::started();
     let sandbox = lab.attach(&far_only());
     let refused = sandbox.echoes(ELSEWHERE).unwrap_err();
-    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     let stream = sandbox.echoes(FAR).unwrap();
     let flows = lab.block(async |c| c.flows(Some(&sandbox.view.id)).await.unwrap());
     assert_eq!((flows.len(), flows[0].up, flows[0].upstream.to_string()), (1, 5, format!("{FAR}:7")));
@@ -47,7 +47,7 @@ fn a_tightened_policy_cuts_what_it_forbids_within_two_seconds_and_keeps_what_it_
     let replaced = lab.block(async |c| c.replace_policy(&sandbox.view.id, &document(&far_only())).await.unwrap());
     assert_eq!((replaced.generation.0, replaced.cut), (2, 1));
     assert_ne!(replaced.policy, sandbox.view.policy);
-    assert_eq!(sandbox.echoes(ELSEWHERE).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+    assert_eq!(sandbox.echoes(ELSEWHERE).unwrap_err().kind(), ErrorKind::ConnectionRefused);
     eventually("the cut", || is_over(&cut).then_some(()));
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     assert!(!is_over(&kept));
@@ -94,9 +94,11 @@ fn an_upload_ends_with_its_network() {
     let lab = Lab::started();
     let sandbox = lab.attach(&far_only());
     let mut stream = sandbox.echoes(FAR).unwrap();
+    stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
     let began = Instant::now();
     lab.block(async |c| c.detach(&sandbox.view.id).await.unwrap());
-    eventually("the end of the upload", || stream.write_all(&[1; 1024]).err());
+    let end = eventually("the end of the upload", || stream.write_all(&[1; 1024]).err());
+    assert!(matches!(end.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{end}");
     assert!(began.elapsed() < Duration::from_secs(2));
     assert!(lab.block(async |c| c.networks().await.unwrap()).is_empty());
     let after = lab.arrived.load(Ordering::Relaxed);
@@ -216,7 +218,7 @@ fn an_address_that_the_machine_gets_becomes_the_host_for_live_networks_too() {
     ip(&format!("-n {}u addr add {FAR}/32 dev lo", lab.name));
     eventually("the cut", || is_over(&stream).then_some(()));
     let denied = eventually("the denial", || sandbox.connects(FAR, Duration::from_secs(1)).err());
-    assert_eq!(denied.kind(), std::io::ErrorKind::ConnectionRefused);
+    assert_eq!(denied.kind(), ErrorKind::ConnectionRefused);
     ip(&format!("-n {}u addr del {FAR}/32 dev lo", lab.name));
     eventually("the way back", || sandbox.echoes(FAR).ok());
 }

@@ -11,8 +11,12 @@ fn read(raw: &[u8]) -> Result<Option<Head>, HeadError> {
 
 /// A request of one line and these fields.
 fn request(line: &str, fields: &[&str]) -> Vec<u8> {
-    let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
-    format!("{line}\r\n{fields}\r\n").into_bytes()
+    let lines = std::iter::once(line).chain(fields.iter().copied());
+    let mut raw: Vec<u8> = lines
+        .flat_map(|line| [line.as_bytes(), b"\r\n"].concat())
+        .collect();
+    raw.extend(b"\r\n");
+    raw
 }
 
 fn head(line: &str, fields: &[&str]) -> Head {

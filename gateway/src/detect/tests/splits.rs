@@ -72,7 +72,7 @@ proptest! {
 fn one_byte_at_a_time_is_the_same_and_not_slow() {
     let began = std::time::Instant::now();
     let padded = records(
-        &handshake(Some(&[extension(51, &[1; 60_000]), name(b"ok.test")])),
+        &handshake(Some(&[extension(51, &vec![1; 60_000]), name(b"ok.test")])),
         16_384,
     );
     let (seen, given) = feed(Speaks::Tls, &padded, &[1]);

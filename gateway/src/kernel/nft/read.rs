@@ -133,7 +133,8 @@ pub fn elements(socket: &Socket, family: u8, table: &str, set: &str) -> io::Resu
     let parts = wire::dump(socket, request, |message| {
         let list = message.attrs().find(3).map(Attr::nested);
         Ok(list.map(|list| {
-            list.filter_map(|e| Some(value(e.nested().find(1)?).to_vec()))
+            list.iter()
+                .filter_map(|e| Some(value(e.nested().find(1)?).to_vec()))
                 .collect::<Vec<_>>()
         }))
     })?;
@@ -198,7 +199,7 @@ fn rule(message: Received<'_>) -> (String, String, FoundRule) {
         .unwrap_or_default();
     let steps = attrs
         .find(4)
-        .map(|list| list.nested().map(|e| step(e.nested())).collect())
+        .map(|list| list.nested().iter().map(|e| step(e.nested())).collect())
         .unwrap_or_default();
     let place = (
         text(attrs, 1).unwrap_or_default(),
@@ -288,6 +289,14 @@ fn known(name: &str, data: Attrs<'_>) -> Option<Vm> {
                 inverted,
             })
         }
+        _ => acting(name, data),
+    }
+}
+
+/// Expressions that do something to the packet; as [`known`].
+fn acting(name: &str, data: Attrs<'_>) -> Option<Vm> {
+    let word = |kind| data.find(kind).and_then(Attr::be32);
+    match name {
         "immediate" => immediate(data),
         "notrack" => Some(Vm::Untrack),
         "tproxy" => match (word(2), word(3)) {

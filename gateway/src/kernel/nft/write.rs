@@ -41,9 +41,9 @@ pub fn replace(socket: &Socket, rules: &Ruleset) -> Result<(), KernelError> {
     }
     for (id, set) in (1..).zip(&rules.sets) {
         let mut raw = RawSet::new(&table, &declaration(set.name, id));
-        set.elements
-            .iter()
-            .for_each(|element| raw.element(&element.key()));
+        for element in &set.elements {
+            raw.element(&element.key());
+        }
         batch.add(&raw, MsgType::Add);
         raw.write_elements(&mut batch, MsgType::Add);
     }
@@ -52,9 +52,9 @@ pub fn replace(socket: &Socket, rules: &Ruleset) -> Result<(), KernelError> {
         .iter()
         .map(|chain| (chain, new_chain(&table, chain)))
         .collect();
-    chains
-        .iter()
-        .for_each(|(_, raw)| batch.add(raw, MsgType::Add));
+    for (_, raw) in &chains {
+        batch.add(raw, MsgType::Add);
+    }
     for (chain, raw) in &chains {
         for rule in &chain.rules {
             let mut line = Rule::new(raw);

@@ -24,7 +24,7 @@ fn wire(sandbox: &Sandbox) -> OwnedFd {
             let mut address: libc::sockaddr_ll = std::mem::zeroed();
             address.sll_family = 17;
             address.sll_ifindex = libc::if_nametoindex(c"eth0".as_ptr()).cast_signed();
-            let length = size_of::<libc::sockaddr_ll>() as u32;
+            let length = u32::try_from(size_of::<libc::sockaddr_ll>()).unwrap();
             assert_eq!(libc::bind(fd, (&raw const address).cast(), length), 0);
             OwnedFd::from_raw_fd(fd)
         }
@@ -48,7 +48,7 @@ fn checksum(bytes: &[u8]) -> [u8; 2] {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    (!(sum as u16)).to_be_bytes()
+    (!u16::try_from(sum).unwrap()).to_be_bytes()
 }
 
 #[derive(Clone)]
@@ -76,8 +76,8 @@ impl Four {
 
     fn bytes(&self) -> Vec<u8> {
         let length = 20 + self.options.len() + self.payload.len();
-        let mut header = vec![0x40 | (5 + self.options.len() / 4) as u8, 0];
-        header.extend((length as u16).to_be_bytes());
+        let mut header = vec![0x40 | u8::try_from(5 + self.options.len() / 4).unwrap(), 0];
+        header.extend(u16::try_from(length).unwrap().to_be_bytes());
         header.extend([0, 1]);
         header.extend(self.fragment.to_be_bytes());
         header.extend([64, self.protocol, 0, 0]);
@@ -106,7 +106,7 @@ impl Six {
         // UDP over IPv6 needs its checksum.
         let mut pseudo = from.octets().to_vec();
         pseudo.extend(to.octets());
-        pseudo.extend([0, 0, 0, payload.len() as u8, 0, 0, 0, 17]);
+        pseudo.extend([0, 0, 0, u8::try_from(payload.len()).unwrap(), 0, 0, 0, 17]);
         pseudo.extend(&payload);
         let sum = checksum(&pseudo);
         payload[6..8].copy_from_slice(&sum);
@@ -120,7 +120,7 @@ impl Six {
 
     fn bytes(&self) -> Vec<u8> {
         let mut header = vec![0x60, 0, 0, 0];
-        header.extend((self.payload.len() as u16).to_be_bytes());
+        header.extend(u16::try_from(self.payload.len()).unwrap().to_be_bytes());
         header.extend([self.next, 64]);
         header.extend(self.from.octets());
         header.extend(self.to.octets());

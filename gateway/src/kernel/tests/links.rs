@@ -221,6 +221,11 @@ fn tampering_around_the_rules_is_noticed_and_repaired() {
         ("ip -6 rule del fwmark 1", ""),
         ("ip route flush table 100", ""),
         ("ip link set lo down", ""),
+        ("ip link set sp0 down", ""),
+        ("ip addr flush dev sp0", ""),
+        ("ip -6 addr flush dev sp0", ""),
+        ("ip route del 198.18.0.2", ""),
+        ("ip -6 route del fd5a::2", ""),
         (
             "ip rule add from all lookup 7",
             "ip rule del from all lookup 7",

@@ -32,17 +32,14 @@ pub(super) enum Step {
 impl Asker<'_> {
     /// Decides, and answers if that needs nobody else.
     pub(super) fn at_once(&self, question: &Question<'_>) -> Step {
-        match self
-            .admit(question)
-            .and_then(|asked| self.from_cache(asked))
-        {
+        match self.admit(question).and_then(|asked| self.cached(asked)) {
             Ok(permitted) => Step::LookUp(permitted),
             Err(answer) => Step::Say(answer),
         }
     }
 
     /// The answer, if the policy denies or the cache knows; else the name that may be looked up.
-    fn from_cache(&self, asked: Permitted) -> Result<Permitted, Answer> {
+    fn cached(&self, asked: Permitted) -> Result<Permitted, Answer> {
         let now = Instant::now();
         let is_address = matches!(asked.kind, RecordType::A | RecordType::AAAA);
         let known = Some(&self.door.ctx.resolver)

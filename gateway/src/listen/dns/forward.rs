@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use hickory_proto::rr::rdata::HTTPS;
-use hickory_proto::rr::rdata::svcb::{Mandatory, SVCB, SvcParamKey, SvcParamValue};
+use hickory_proto::rr::rdata::svcb::{Mandatory, SvcParamKey, SvcParamValue};
 use hickory_proto::rr::{RData, RecordType};
 use hickory_proto::serialize::binary::{BinDecoder, Restrict};
 
@@ -48,27 +48,27 @@ pub fn cleaned(kind: RecordType, records: &Arc<[Wire]>) -> Arc<[Wire]> {
 fn without_hints(kind: RecordType, wire: &Wire) -> Option<Wire> {
     let mut decoder = BinDecoder::new(&wire.data);
     let length = u16::try_from(wire.data.len()).ok()?;
-    let mut svcb = match RData::read(&mut decoder, kind, Restrict::new(length)).ok()? {
-        RData::HTTPS(HTTPS(svcb)) | RData::SVCB(svcb) => svcb,
-        _ => return None,
+    let data = RData::read(&mut decoder, kind, Restrict::new(length)).ok()?;
+    let (RData::HTTPS(HTTPS(mut svcb)) | RData::SVCB(mut svcb)) = data else {
+        return None;
     };
     let needs_more = |(_, value): &(SvcParamKey, SvcParamValue)| match value {
-        SvcParamValue::Mandatory(Mandatory(keys)) => !keys.iter().all(is_harmless),
+        SvcParamValue::Mandatory(Mandatory(keys)) => !keys.iter().copied().all(is_harmless),
         _ => false,
     };
     // a client that obeys `mandatory` could not use the rest
     if svcb.svc_params.iter().any(needs_more) {
         return None;
     }
-    svcb.svc_params.retain(|(key, _)| is_harmless(key));
+    svcb.svc_params.retain(|(key, _)| is_harmless(*key));
     let data = match kind {
         RecordType::HTTPS => RData::HTTPS(HTTPS(svcb)),
-        _ => RData::SVCB(SVCB::clone(&svcb)),
+        _ => RData::SVCB(svcb),
     };
     Wire::new(&data)
 }
 
-fn is_harmless(key: &SvcParamKey) -> bool {
+fn is_harmless(key: SvcParamKey) -> bool {
     matches!(
         key,
         SvcParamKey::Mandatory | SvcParamKey::Alpn | SvcParamKey::NoDefaultAlpn | SvcParamKey::Port

@@ -106,14 +106,14 @@ impl Answer {
 }
 
 /// Writes a refusal: no records.
-pub fn refuse(out: &mut Vec<u8>, head: &Head, code: Code, question: &[u8]) {
+pub fn refuse(out: &mut Vec<u8>, head: Head, code: Code, question: &[u8]) {
     begin(out, head, code, question);
     opt(out, head, code, None);
 }
 
 /// Writes the answer to a question.
 pub fn write(out: &mut Vec<u8>, question: &Question<'_>, answer: &Answer, way: Way) {
-    let head = &question.head;
+    let head = question.head;
     let limit = match (way, head.edns) {
         (Way::Tcp, _) => usize::from(u16::MAX),
         (Way::Udp, None) => PLAIN,
@@ -136,7 +136,7 @@ pub fn write(out: &mut Vec<u8>, question: &Question<'_>, answer: &Answer, way: W
     }
 }
 
-fn begin(out: &mut Vec<u8>, head: &Head, code: Code, question: &[u8]) {
+fn begin(out: &mut Vec<u8>, head: Head, code: Code, question: &[u8]) {
     out.clear();
     out.extend_from_slice(&head.id.to_be_bytes());
     out.extend_from_slice(&(head.reply_flags() | (code as u16 & 0x0f)).to_be_bytes());
@@ -195,7 +195,7 @@ fn soa(out: &mut Vec<u8>, minimum: u32) {
     out.extend_from_slice(&ttl);
 }
 
-fn opt(out: &mut Vec<u8>, head: &Head, code: Code, why: Option<&Explanation>) {
+fn opt(out: &mut Vec<u8>, head: Head, code: Code, why: Option<&Explanation>) {
     if head.edns.is_none() {
         return;
     }

@@ -159,7 +159,7 @@ async fn answer(
     let question = match parse(bytes) {
         Parsed::Ask(question) => question,
         Parsed::Refuse(head, code, raw) => {
-            reply::refuse(out, &head, code, raw);
+            reply::refuse(out, head, code, raw);
             return true;
         }
         Parsed::Ignore => return false,

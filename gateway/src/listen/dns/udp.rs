@@ -139,7 +139,7 @@ fn answer<S: Datagrams>(door: &Arc<Door>, socket: &Arc<S>, slot: &Slot, out: &mu
     let bytes = slot.buffer.get(..slot.length).unwrap_or_default();
     let question = match parse(bytes) {
         Parsed::Ask(question) => question,
-        Parsed::Refuse(head, code, raw) => return reply::refuse(out, &head, code, raw),
+        Parsed::Refuse(head, code, raw) => return reply::refuse(out, head, code, raw),
         Parsed::Ignore => return,
     };
     let asker = Asker::new(door, &network, slot.source, Way::Udp);

@@ -284,11 +284,9 @@ impl Gate {
     ) {
         let gate = self.clone();
         self.ctx.tasks.spawn("dial", async move {
-            let ended = origin.network.ended.clone();
             let reached = tokio::select! {
                 biased;
                 () = token.cancelled() => return,
-                () = ended.cancelled() => Err(Unreached::Cause(Reason::RunEnded)),
                 reached = flow::reach(&origin, &mut intent) => reached,
             };
             gate.settle(serial, &origin, intent, reached);

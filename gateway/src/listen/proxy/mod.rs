@@ -8,7 +8,7 @@
 mod request;
 mod tunnel;
 
-pub use request::origin_form;
+pub use crate::relay::http::onward::origin_form;
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::deny::{self, Answer, Explain};
-use super::flow::{Origin, Unreached, explain};
+use super::flow::{Origin, Unreached, explain, unless_ended};
 use super::route::{decide, intent, intent_to, to_address};
 use super::tcp::{accept_all, canonical};
 use crate::context::Context;
@@ -77,13 +77,7 @@ fn welcome(origin: Origin, client: TcpStream) {
         }
     };
     let tasks = origin.ctx.tasks.clone();
-    tasks.spawn("proxy client", async move {
-        let ended = origin.network.ended.clone();
-        tokio::select! {
-            () = ended.cancelled() => {}
-            () = serve(Visit { origin, slot }, client) => {}
-        }
-    });
+    tasks.spawn("proxy client", serve(Visit { origin, slot }, client));
 }
 
 async fn serve(visit: Visit, client: TcpStream) {
@@ -91,7 +85,10 @@ async fn serve(visit: Visit, client: TcpStream) {
         tracing::debug!(%error, "a proxy client keeps its default options");
     }
     let mut reader = Reader::new(&client);
-    let head = read_head(&mut reader, Instant::now() + visit.origin.waits.head).await;
+    let due = Instant::now() + visit.origin.waits.head;
+    let head = unless_ended(&visit.origin.network.ended, read_head(&mut reader, due))
+        .await
+        .unwrap_or(Ok(None));
     let said = match head {
         Ok(Some(head)) => match head.target.clone() {
             Target::Authority(authority) => {

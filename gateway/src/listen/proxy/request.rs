@@ -11,24 +11,13 @@ use crate::detect::Head;
 use crate::detect::http::{HeadError, Target};
 use crate::limits::FlowSlot;
 use crate::listen::deny::Answer;
-use crate::listen::flow::{self, Origin, Reach, Unreached, explain};
+use crate::listen::flow::{self, Origin, Reach, Unreached, explain, unless_ended};
 use crate::listen::record::destination_text;
 use crate::network::flows::FlowGuard;
 use crate::relay::http::exchange::{Exchange, Next};
+use crate::relay::http::onward::{origin_form, without_offers};
 use crate::relay::http::{Reader, read_head};
 use crate::relay::{End, Lane, Notes, Refusal, plain_denial, reset};
-
-/// Fields that belong to one connection (RFC 9110 7.6.1) or to the proxy, and go no further.
-const HOP_BY_HOP: [&str; 8] = [
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "proxy-authorization",
-    "proxy-authenticate",
-    "te",
-    "upgrade",
-    "http2-settings",
-];
 
 /// An open upstream connection and the flow it is.
 #[derive(Debug)]
@@ -69,7 +58,12 @@ pub(super) async fn run(visit: Visit, client: &mut Reader<'_>, first: Head) -> L
         }
     };
     if let Some(upstream) = upstream {
-        close(&origin, upstream, &End::ClientClosed);
+        let end = upstream
+            .guard
+            .flow
+            .cause()
+            .map_or(End::ClientClosed, End::Cause);
+        close(&origin, upstream, &end);
     }
     last
 }
@@ -81,8 +75,9 @@ async fn next(
     upstream: &mut Option<Upstream>,
 ) -> Result<Head, Last> {
     if client.ahead.is_empty() {
+        let ended = &origin.network.ended;
         let filled = match upstream.as_ref().map(|u| u.guard.flow.clone()) {
-            None => client.fill().await,
+            None => unless_ended(ended, client.fill()).await.unwrap_or(Ok(0)),
             Some(flow) => tokio::select! {
                 () = flow.cut.cancelled() => Ok(0),
                 filled = client.fill() => filled,
@@ -251,11 +246,7 @@ async fn exchange(
     }
     upstream.notes.http = Some((head.method.clone(), head.path_without_query().to_owned()));
     let raw = origin_form(head);
-    // what was stripped was not offered
-    let plain = Head {
-        upgrade: Vec::new(),
-        ..head.clone()
-    };
+    let plain = without_offers(head);
     let exchange = Exchange {
         lane: &lane,
         head: &plain,
@@ -278,28 +269,6 @@ async fn exchange(
             Some(end)
         }
     }
-}
-
-/// The request as its origin gets it: origin form, one Host, nothing that belonged to this connection.
-pub fn origin_form(head: &Head) -> Vec<u8> {
-    let options: Vec<String> = head
-        .fields
-        .iter()
-        .filter(|field| field.name == "connection")
-        .flat_map(|field| field.value.split(|b| *b == b','))
-        .map(|option| String::from_utf8_lossy(option).trim().to_ascii_lowercase())
-        .collect();
-    let stays =
-        |name: &str| !HOP_BY_HOP.contains(&name) && !options.iter().any(|option| option == name);
-    let mut raw = format!("{} {} HTTP/1.{}\r\n", head.method, head.path(), head.minor).into_bytes();
-    for field in head.fields.iter().filter(|field| stays(&field.name)) {
-        raw.extend_from_slice(field.name.as_bytes());
-        raw.extend_from_slice(b": ");
-        raw.extend_from_slice(&field.value);
-        raw.extend_from_slice(b"\r\n");
-    }
-    raw.extend_from_slice(b"\r\n");
-    raw
 }
 
 fn close(origin: &Origin, upstream: Upstream, end: &End) {

@@ -2,10 +2,12 @@
 //!
 //! One exchange at a time: what a client sends ahead waits until the response is through, so a second request never rides
 //! in the body of the first, and the connection turns into a plain pass only after the server said 101 to an offer that was
-//! checked. `h2c` is not offered onward and CONNECT is not for origins: both would carry requests nobody reads.
+//! checked. An offer of `h2c` is not sent onward (clients such as Java's make it with every first request, and take an
+//! HTTP/1 answer) and CONNECT is not for origins: both would carry requests nobody reads.
 
 mod body;
 pub(crate) mod exchange;
+pub(crate) mod onward;
 
 use netpolicy::reason::Reason;
 use tokio::net::TcpStream;
@@ -91,10 +93,17 @@ pub async fn run(
             .unwrap_or_default()
             .to_vec();
         from_client.consume(head.length);
+        let (plain, stripped);
+        let (head, raw) = if offers_h2c(head) {
+            (plain, stripped) = (onward::without_offers(head), onward::origin_form(head));
+            (&plain, &stripped)
+        } else {
+            (head, &raw)
+        };
         let exchange = Exchange {
             lane: &lane,
             head,
-            raw: &raw,
+            raw,
         };
         match exchange.run(&mut from_client, &mut from_server).await {
             Next::Request => {}
@@ -123,11 +132,17 @@ fn permit<'s>(lane: &Lane<'_>, seen: &'s Seen) -> Result<&'s Head, End> {
     let Some(Ok(head)) = &seen.head else {
         return Err(refuse(plain_denial(Reason::HttpMalformed)));
     };
-    let offers_h2c = head.upgrade.iter().any(|protocol| protocol == "h2c");
-    if offers_h2c || matches!(head.target, Target::Authority(_)) {
+    if matches!(head.target, Target::Authority(_)) {
         return Err(refuse(plain_denial(Reason::ProtocolNotAllowed)));
     }
     Ok(head)
+}
+
+/// Prefixes count, too: some servers take `h2c-14` for what it was once a draft of.
+fn offers_h2c(head: &Head) -> bool {
+    head.upgrade
+        .iter()
+        .any(|protocol| protocol.starts_with("h2"))
 }
 
 /// The status that says what is wrong with a head.

@@ -119,7 +119,7 @@ fn torn_last_line_is_cut_off_and_damage_elsewhere_is_an_error() {
         let Err(LeaseError::Damaged { line, .. }) = place.open() else {
             panic!("octet {at} changed unseen")
         };
-        let line_of_octet = 1 + whole[..at].iter().filter(|b| **b == b'\n').count();
+        let line_of_octet = whole[..at].split(|b| *b == b'\n').count();
         assert!(
             line == line_of_octet || line == line_of_octet + 1,
             "octet {at}: line {line}"

@@ -113,7 +113,8 @@ async fn ask_udp(server: SocketAddr, sent: &Sent) -> Result<Reply, Miss> {
     let socket = UdpSocket::bind(any).await.map_err(Miss::Io)?;
     socket.connect(server).await.map_err(Miss::Io)?;
     socket.send(&sent.bytes).await.map_err(Miss::Io)?;
-    let mut buffer = [0; 4096];
+    // on the heap: this future is part of many others
+    let mut buffer = vec![0; 4096];
     loop {
         let length = socket.recv(&mut buffer).await.map_err(Miss::Io)?;
         match sent.read(buffer.get(..length).unwrap_or_default()) {

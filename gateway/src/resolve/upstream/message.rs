@@ -29,7 +29,7 @@ impl Wire {
         let mut encoder = BinEncoder::new(&mut bytes);
         encoder.set_name_encoding(NameEncoding::Uncompressed);
         data.emit(&mut encoder).ok()?;
-        (bytes.len() <= usize::from(u16::MAX)).then(|| Self {
+        u16::try_from(bytes.len()).is_ok().then(|| Self {
             kind: data.record_type().into(),
             data: bytes.into(),
         })

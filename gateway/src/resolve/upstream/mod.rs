@@ -325,11 +325,9 @@ fn weight(name: &Name, octets: usize) -> u32 {
 mod tests {
     use super::*;
 
-    fn found(now: Instant, what: What, seconds: u64) -> Result<Found, LookupError> {
-        Ok(Found {
-            what,
-            until: now + Duration::from_secs(seconds),
-        })
+    fn nothing(now: Instant, what: What, seconds: u64) -> Found {
+        let until = now + Duration::from_secs(seconds);
+        Found { what, until }
     }
 
     #[test]
@@ -337,8 +335,8 @@ mod tests {
         let now = Instant::now();
         let at = |seconds| now + Duration::from_secs(seconds);
         let addresses = Addresses::new(
-            found(now, What::NoData, 60),
-            found(now, What::NoData, 100),
+            Ok(nothing(now, What::NoData, 60)),
+            Ok(nothing(now, What::NoData, 100)),
             now,
         );
         assert_eq!(addresses.until, at(60));
@@ -346,8 +344,8 @@ mod tests {
         assert!(addresses.claim_refresh(at(54)));
         assert!(!addresses.claim_refresh(at(55)));
         let short = Addresses::new(
-            found(now, What::NoData, 5),
-            found(now, What::NoData, 60),
+            Ok(nothing(now, What::NoData, 5)),
+            Ok(nothing(now, What::NoData, 60)),
             now,
         );
         assert!(!short.claim_refresh(at(4)));
@@ -358,14 +356,14 @@ mod tests {
         let now = Instant::now();
         let failed = || Err(LookupError::Upstream("x".to_owned()));
         assert_eq!(
-            Addresses::new(found(now, What::NoData, 60), failed(), now).until,
+            Addresses::new(Ok(nothing(now, What::NoData, 60)), failed(), now).until,
             now
         );
-        assert!(!Addresses::new(found(now, What::NoName, 5), failed(), now).no_name());
+        assert!(!Addresses::new(Ok(nothing(now, What::NoName, 5)), failed(), now).no_name());
         assert!(
             Addresses::new(
-                found(now, What::NoName, 5),
-                found(now, What::NoName, 5),
+                Ok(nothing(now, What::NoName, 5)),
+                Ok(nothing(now, What::NoName, 5)),
                 now
             )
             .no_name()

@@ -28,9 +28,9 @@ const SHAPES: [(u8, [usize; 4]); 6] = [
     (32, [4, 5, 6, 7]),
 ];
 /// The uplink may change without a sign.
-const EVERY: Duration = Duration::from_secs(3600);
+const EVERY: Duration = Duration::from_hours(1);
 /// After a failed look-up.
-const AGAIN: Duration = Duration::from_secs(60);
+const AGAIN: Duration = Duration::from_mins(1);
 
 /// The prefixes that answers for the well-known name give away.
 pub fn prefixes(answers: &[IpAddr]) -> Vec<Ipv6Net> {

@@ -63,7 +63,14 @@ fn the_picture_holds_addresses_and_near_prefixes_but_no_default_route() {
     for prefix in ["10.9.0.0/24", "fd09::/64", "172.30.0.0/16", "fd77::/48"] {
         assert!(seen.prefixes.contains(&prefix.parse().unwrap()), "{prefix}");
     }
-    for prefix in ["0.0.0.0/0", "0.0.0.0/1", "::/0"] {
+    for prefix in [
+        "0.0.0.0/0",
+        "0.0.0.0/1",
+        "::/0",
+        "127.0.0.0/8",
+        "::1/128",
+        "fe80::/64",
+    ] {
         assert!(
             !seen.prefixes.contains(&prefix.parse().unwrap()),
             "{prefix}"

@@ -58,7 +58,9 @@ pub async fn connect(choice: &EngineChoice) -> Result<Connected, SandboxError> {
         }
     }
     let tried: Vec<_> = candidates.iter().map(|p| p.display().to_string()).collect();
-    Err(SandboxError::NoEngine { tried: tried.join(", ") })
+    Err(SandboxError::NoEngine {
+        tried: tried.join(", "),
+    })
 }
 
 fn candidates(choice: &EngineChoice, docker_host: Option<&str>) -> Vec<PathBuf> {
@@ -79,33 +81,76 @@ async fn try_socket(path: &Path) -> Result<Option<Connected>, SandboxError> {
     if !path.exists() {
         return Ok(None);
     }
-    let engine = |act, source| SandboxError::Engine { act, source: Box::new(source) };
+    let engine = |act, source| SandboxError::Engine {
+        act,
+        source: Box::new(source),
+    };
     let text = path.to_string_lossy();
-    let api = Docker::connect_with_unix(&text, LONGEST_REQUEST_SECONDS, bollard::API_DEFAULT_VERSION)
-        .map_err(|e| engine("opening the engine's socket", e))?;
-    let Ok(Ok(api)) = tokio::time::timeout(GREETING, api.negotiate_version()).await else { return Ok(None) };
-    let version = api.version().await.map_err(|e| engine("asking the engine's version", e))?;
-    let info = api.info().await.map_err(|e| engine("asking what the engine can do", e))?;
+    let api =
+        Docker::connect_with_unix(&text, LONGEST_REQUEST_SECONDS, bollard::API_DEFAULT_VERSION)
+            .map_err(|e| engine("opening the engine's socket", e))?;
+    let Ok(Ok(api)) = tokio::time::timeout(GREETING, api.negotiate_version()).await else {
+        return Ok(None);
+    };
+    let version = api
+        .version()
+        .await
+        .map_err(|e| engine("asking the engine's version", e))?;
+    let info = api
+        .info()
+        .await
+        .map_err(|e| engine("asking what the engine can do", e))?;
     let components = version.components.unwrap_or_default();
     let podman = components.iter().any(|c| c.name.contains("Podman"));
-    let flavour = if podman { Flavour::Podman } else { Flavour::Docker };
+    let flavour = if podman {
+        Flavour::Podman
+    } else {
+        Flavour::Docker
+    };
     let name = if podman { "Podman" } else { "Docker" };
-    let runtimes: Vec<String> = info.runtimes.clone().unwrap_or_default().into_keys().collect();
+    let runtimes: Vec<String> = info
+        .runtimes
+        .clone()
+        .unwrap_or_default()
+        .into_keys()
+        .collect();
     let default = info.default_runtime.clone().unwrap_or_default();
     let (hardened, has_hardened) = hardened_runtime(flavour, &runtimes, &default);
     let gvisor = gvisor_runtime(flavour, &runtimes);
-    let classes = [(Isolation::Hardened, has_hardened), (Isolation::Gvisor, gvisor.is_some())];
-    let runc = components.iter().find(|c| c.name.contains("runc")).map(|c| c.version.as_str());
+    let classes = [
+        (Isolation::Hardened, has_hardened),
+        (Isolation::Gvisor, gvisor.is_some()),
+    ];
+    let runc = components
+        .iter()
+        .find(|c| c.name.contains("runc"))
+        .map(|c| c.version.as_str());
     let facts = Facts {
-        name: format!("{name} {}", version.version.as_deref().unwrap_or("of unknown version")),
-        isolation: classes.into_iter().filter_map(|(class, has)| has.then_some(class)).collect(),
+        name: format!(
+            "{name} {}",
+            version.version.as_deref().unwrap_or("of unknown version")
+        ),
+        isolation: classes
+            .into_iter()
+            .filter_map(|(class, has)| has.then_some(class))
+            .collect(),
         warnings: warnings(runc, &info),
     };
-    Ok(Some(Connected { api, flavour, facts, hardened, gvisor }))
+    Ok(Some(Connected {
+        api,
+        flavour,
+        facts,
+        hardened,
+        gvisor,
+    }))
 }
 
 /// The runtime to name for the class hardened, and whether the class exists at all.
-fn hardened_runtime(flavour: Flavour, runtimes: &[String], default: &str) -> (Option<Runtime>, bool) {
+fn hardened_runtime(
+    flavour: Flavour,
+    runtimes: &[String],
+    default: &str,
+) -> (Option<Runtime>, bool) {
     let ordinary = |name: &str| matches!(name, "runc" | "crun" | "io.containerd.runc.v2");
     if ordinary(default) {
         return (None, true);
@@ -113,20 +158,29 @@ fn hardened_runtime(flavour: Flavour, runtimes: &[String], default: &str) -> (Op
     if flavour == Flavour::Podman {
         return (None, false);
     }
-    let named = runtimes.iter().find(|name| ordinary(name)).cloned().map(Runtime);
+    let named = runtimes
+        .iter()
+        .find(|name| ordinary(name))
+        .cloned()
+        .map(Runtime);
     let has = named.is_some();
     (named, has)
 }
 
 /// Docker only: Podman's compatible API takes a runtime's name and silently uses its default (tried with 4.3).
 fn gvisor_runtime(flavour: Flavour, runtimes: &[String]) -> Option<Runtime> {
-    let registered = runtimes.iter().find(|name| matches!(name.as_str(), "runsc" | "gvisor"))?;
+    let registered = runtimes
+        .iter()
+        .find(|name| matches!(name.as_str(), "runsc" | "gvisor"))?;
     (flavour == Flavour::Docker).then(|| Runtime(registered.clone()))
 }
 
 fn warnings(runc: Option<&str>, info: &SystemInfo) -> Vec<String> {
     let mut warnings = Vec::new();
-    if let Some(version) = runc.and_then(|text| numbers(text)).filter(|version| *version < SAFE_RUNC) {
+    if let Some(version) = runc
+        .and_then(numbers)
+        .filter(|version| *version < SAFE_RUNC)
+    {
         let [major, minor, patch] = version;
         warnings.push(format!(
             "runc {major}.{minor}.{patch} is older than 1.2.8 and may have the escapes CVE-2025-31133, CVE-2025-52565 and \
@@ -135,7 +189,9 @@ fn warnings(runc: Option<&str>, info: &SystemInfo) -> Vec<String> {
     }
     let options = info.security_options.clone().unwrap_or_default();
     if !options.iter().any(|option| option.contains("seccomp")) {
-        warnings.push("the engine does not report seccomp: system calls may not be filtered".to_owned());
+        warnings.push(
+            "the engine does not report seccomp: system calls may not be filtered".to_owned(),
+        );
     }
     warnings
 }
@@ -143,7 +199,10 @@ fn warnings(runc: Option<&str>, info: &SystemInfo) -> Vec<String> {
 /// The first three numbers of a version text.
 fn numbers(text: &str) -> Option<[u64; 3]> {
     let start = text.find(|c: char| c.is_ascii_digit())?;
-    let mut parts = text.get(start..)?.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    let mut parts = text
+        .get(start..)?
+        .split(|c: char| !c.is_ascii_digit())
+        .map(str::parse);
     let mut next = || parts.next().and_then(Result::ok);
     Some([next()?, next()?, next().unwrap_or(0)])
 }
@@ -156,29 +215,53 @@ mod tests {
     fn docker_host_decides_when_nothing_else_is_said() {
         let auto = candidates(&EngineChoice::Auto, None);
         assert_eq!(auto.len(), 3);
-        assert_eq!(candidates(&EngineChoice::Auto, Some("unix:///x.sock")), [PathBuf::from("/x.sock")]);
-        assert_eq!(candidates(&EngineChoice::Docker, Some("unix:///x.sock")).len(), 2);
+        assert_eq!(
+            candidates(&EngineChoice::Auto, Some("unix:///x.sock")),
+            [PathBuf::from("/x.sock")]
+        );
+        assert_eq!(
+            candidates(&EngineChoice::Docker, Some("unix:///x.sock")).len(),
+            2
+        );
     }
 
     #[test]
     fn default_runtime_that_is_no_ordinary_one_is_not_used_for_hardened() {
         let have = ["runc".to_owned(), "runsc".to_owned()];
-        assert_eq!(hardened_runtime(Flavour::Docker, &have, "runsc"), (Some(Runtime("runc".to_owned())), true));
-        assert_eq!(hardened_runtime(Flavour::Docker, &have, "runc"), (None, true));
-        assert_eq!(hardened_runtime(Flavour::Docker, &have[1..], "runsc"), (None, false));
-        assert_eq!(hardened_runtime(Flavour::Podman, &have, "runsc"), (None, false));
+        assert_eq!(
+            hardened_runtime(Flavour::Docker, &have, "runsc"),
+            (Some(Runtime("runc".to_owned())), true)
+        );
+        assert_eq!(
+            hardened_runtime(Flavour::Docker, &have, "runc"),
+            (None, true)
+        );
+        assert_eq!(
+            hardened_runtime(Flavour::Docker, &have[1..], "runsc"),
+            (None, false)
+        );
+        assert_eq!(
+            hardened_runtime(Flavour::Podman, &have, "runsc"),
+            (None, false)
+        );
     }
 
     #[test]
     fn gvisor_is_not_claimed_where_the_engine_would_ignore_it() {
         let have = ["runc".to_owned(), "runsc".to_owned()];
-        assert_eq!(gvisor_runtime(Flavour::Docker, &have), Some(Runtime("runsc".to_owned())));
+        assert_eq!(
+            gvisor_runtime(Flavour::Docker, &have),
+            Some(Runtime("runsc".to_owned()))
+        );
         assert_eq!(gvisor_runtime(Flavour::Podman, &have), None);
     }
 
     #[test]
     fn old_runc_is_warned_about_and_a_new_one_is_not() {
-        let info = SystemInfo { security_options: Some(vec!["name=seccomp".to_owned()]), ..SystemInfo::default() };
+        let info = SystemInfo {
+            security_options: Some(vec!["name=seccomp".to_owned()]),
+            ..SystemInfo::default()
+        };
         assert_eq!(warnings(Some("1.1.5+ds1"), &info).len(), 1);
         assert_eq!(warnings(Some("runc version 1.2.7"), &info).len(), 1);
         assert!(warnings(Some("1.2.8"), &info).is_empty());

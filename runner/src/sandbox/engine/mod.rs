@@ -4,37 +4,32 @@
 //! time. Invariants: a workload is inspected before it is started, and one that is not in its holder's network namespace
 //! is removed instead; what carries our labels but not our name was not made by us and is left alone.
 
+mod ask;
 pub mod connect;
+mod images;
 pub mod spec;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use bollard::container::LogOutput;
 use bollard::errors::Error;
 use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::{
-    AttachContainerOptions, CreateContainerOptions, ImportImageOptions, InspectContainerOptions, KillContainerOptions,
+    AttachContainerOptions, CreateContainerOptions, InspectContainerOptions, KillContainerOptions,
     ListContainersOptions, RemoveContainerOptions, StartContainerOptions, WaitContainerOptions,
 };
-use bytes::Bytes;
-use futures_util::{Stream, StreamExt, TryStreamExt};
+use futures_util::StreamExt;
 
+use self::ask::{engine, host, settled, settled_or_stopped, within};
 use self::connect::{Connected, Flavour, Runtime};
 use self::spec::{Ceilings, Common, INSTANCE_LABEL, RUN_LABEL};
 use super::{
-    Asked, Backend, Chunk, Exit, Facts, HolderSpec, ImageFacts, Isolation, Output, Owned, Role, SandboxError, SandboxId, User,
-    WorkloadSpec, guest, seccomp,
+    Asked, Backend, Chunk, Exit, Facts, HolderSpec, ImageFacts, Isolation, Output, Owned, Role,
+    SandboxError, SandboxId, User, WorkloadSpec, guest, seccomp,
 };
 use crate::config::EngineChoice;
-use crate::image::archive::{self, Defaults, Layer};
-use crate::job::{ImageName, check_workdir};
-
-/// Ordinary requests take milliseconds, under a storm of starts seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Loading moves a file system of hundreds of megabytes.
-const LOAD_PATIENCE: Duration = Duration::from_secs(600);
+use crate::job::ImageName;
 
 /// The engine backend.
 #[derive(Debug)]
@@ -54,75 +49,43 @@ struct Profiles {
     root: String,
 }
 
-fn engine(act: &'static str) -> impl FnOnce(Error) -> SandboxError {
-    move |source| SandboxError::Engine { act, source: Box::new(source) }
-}
-
-fn host(act: &'static str) -> impl FnOnce(std::io::Error) -> SandboxError {
-    move |source| SandboxError::Host { act, source }
-}
-
-fn status(error: &Error) -> Option<u16> {
-    if let Error::DockerResponseServerError { status_code, .. } = error { Some(*status_code) } else { None }
-}
-
-/// Gone, or not running any more: what was to be reached is reached.
-fn settled(result: Result<(), Error>, act: &'static str) -> Result<(), SandboxError> {
-    match result {
-        Err(error) if matches!(status(&error), Some(404 | 409 | 304)) => Ok(()),
-        other => other.map_err(engine(act)),
-    }
-}
-
-async fn within<T>(act: &'static str, work: impl Future<Output = Result<T, Error>>) -> Result<T, SandboxError> {
-    match tokio::time::timeout(PATIENCE, work).await {
-        Ok(result) => result.map_err(engine(act)),
-        Err(_) => Err(SandboxError::Late { act, limit: PATIENCE }),
-    }
-}
-
 impl Engine {
     /// Connects, lays the helper out below `state_dir` and gives the engine the holder's image.
-    pub async fn open(choice: &EngineChoice, instance: &str, state_dir: &Path) -> Result<Self, SandboxError> {
+    pub async fn open(
+        choice: &EngineChoice,
+        instance: &str,
+        state_dir: &Path,
+    ) -> Result<Self, SandboxError> {
         let connected = connect::connect(choice).await?;
-        let guest = guest::lay_out(&state_dir.join("guest")).map_err(host("laying the guest helper out"))?;
+        let guest = guest::lay_out(&state_dir.join("guest"))
+            .map_err(host("laying the guest helper out"))?;
         let profile = |user| profile_reference(connected.flavour, state_dir, user);
-        let profiles = Profiles { agent: profile(User::Agent)?, root: profile(User::Root)? };
+        let profiles = Profiles {
+            agent: profile(User::Agent)?,
+            root: profile(User::Root)?,
+        };
         let holder_image = format!("sallyport/holder:{}", guest::stamp());
-        let this = Self { connected, instance: instance.to_owned(), guest, holder_image, profiles, ceilings: ceilings() };
+        let this = Self {
+            connected,
+            instance: instance.to_owned(),
+            guest,
+            holder_image,
+            profiles,
+            ceilings: ceilings(),
+        };
         this.ensure_holder_image().await?;
         Ok(this)
-    }
-
-    async fn ensure_holder_image(&self) -> Result<(), SandboxError> {
-        let present = within("looking the holder's image up", async {
-            match self.connected.api.inspect_image(&self.holder_image).await {
-                Err(error) if status(&error) == Some(404) => Ok(false),
-                other => other.map(|_| true),
-            }
-        });
-        if present.await? {
-            return Ok(());
-        }
-        let layer = Layer::Bytes(guest::file_system().into());
-        let archive = archive::image(&self.holder_image, Defaults::default(), &layer).map_err(host("packing the holder's image"))?;
-        self.load(archive).await
-    }
-
-    async fn load(&self, archive: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static) -> Result<(), SandboxError> {
-        const ACT: &str = "loading an image";
-        let body = bollard::body_try_stream(archive);
-        let loading = self.connected.api.import_image(ImportImageOptions::default(), body, None);
-        match tokio::time::timeout(LOAD_PATIENCE, loading.try_for_each(|_| async { Ok(()) })).await {
-            Ok(result) => result.map_err(engine(ACT)),
-            Err(_) => Err(SandboxError::Late { act: ACT, limit: LOAD_PATIENCE }),
-        }
     }
 
     fn common(&self, user: User, isolation: Isolation) -> Result<Common<'_>, SandboxError> {
         let runtime = match isolation {
             Isolation::Hardened => self.connected.hardened.as_ref(),
-            Isolation::Gvisor => Some(self.connected.gvisor.as_ref().ok_or(SandboxError::NoSuchIsolation(isolation))?),
+            Isolation::Gvisor => Some(
+                self.connected
+                    .gvisor
+                    .as_ref()
+                    .ok_or(SandboxError::NoSuchIsolation(isolation))?,
+            ),
         };
         if !self.connected.facts.isolation.contains(&isolation) {
             return Err(SandboxError::NoSuchIsolation(isolation));
@@ -132,70 +95,104 @@ impl Engine {
             User::Root => &self.profiles.root,
         };
         let ceilings = self.ceilings;
-        Ok(Common { instance: &self.instance, flavour: self.connected.flavour, seccomp, runtime, ceilings })
+        Ok(Common {
+            instance: &self.instance,
+            flavour: self.connected.flavour,
+            seccomp,
+            runtime,
+            ceilings,
+        })
     }
 
-    async fn create(&self, name: String, body: bollard::models::ContainerCreateBody) -> Result<SandboxId, SandboxError> {
-        let options = CreateContainerOptions { name: Some(name), ..CreateContainerOptions::default() };
-        let made = within("making a container", self.connected.api.create_container(Some(options), body)).await?;
+    async fn create(
+        &self,
+        name: String,
+        body: bollard::models::ContainerCreateBody,
+    ) -> Result<SandboxId, SandboxError> {
+        let options = CreateContainerOptions {
+            name: Some(name),
+            ..CreateContainerOptions::default()
+        };
+        let made = within(
+            "making a container",
+            self.connected.api.create_container(Some(options), body),
+        )
+        .await?;
         Ok(SandboxId(made.id))
     }
 
     async fn start_container(&self, id: &SandboxId) -> Result<(), SandboxError> {
-        within("starting a container", self.connected.api.start_container(&id.0, None::<StartContainerOptions>)).await
+        within(
+            "starting a container",
+            self.connected
+                .api
+                .start_container(&id.0, None::<StartContainerOptions>),
+        )
+        .await
     }
 
     async fn inspect(&self, id: &SandboxId) -> Result<ContainerInspectResponse, SandboxError> {
-        within("inspecting a container", self.connected.api.inspect_container(&id.0, None::<InspectContainerOptions>)).await
+        within(
+            "inspecting a container",
+            self.connected
+                .api
+                .inspect_container(&id.0, None::<InspectContainerOptions>),
+        )
+        .await
     }
 
-    async fn signal(&self, id: &SandboxId, signal: &str, act: &'static str) -> Result<(), SandboxError> {
-        let options = KillContainerOptions { signal: signal.to_owned() };
-        let work = async { Ok(self.connected.api.kill_container(&id.0, Some(options)).await) };
+    async fn signal(
+        &self,
+        id: &SandboxId,
+        signal: &str,
+        act: &'static str,
+    ) -> Result<(), SandboxError> {
+        let options = KillContainerOptions {
+            signal: signal.to_owned(),
+        };
+        let work = async {
+            Ok(self
+                .connected
+                .api
+                .kill_container(&id.0, Some(options))
+                .await)
+        };
         settled_or_stopped(within(act, work).await?, act)
-    }
-}
-
-/// Podman answers 500 where Docker answers 409 when a container is not running.
-fn settled_or_stopped(result: Result<(), Error>, act: &'static str) -> Result<(), SandboxError> {
-    match result {
-        Err(Error::DockerResponseServerError { status_code: 500, message })
-            if message.contains("not running") || message.contains("state") =>
-        {
-            Ok(())
-        }
-        other => settled(other, act),
     }
 }
 
 /// This process's own hard limits: it and the engine are services of one machine.
 fn ceilings() -> Ceilings {
     use nix::sys::resource::{Resource, getrlimit};
-    let hard = |resource| getrlimit(resource).map_or(i64::MAX, |(_, hard)| i64::try_from(hard).unwrap_or(i64::MAX));
-    Ceilings { files: hard(Resource::RLIMIT_NOFILE), processes: hard(Resource::RLIMIT_NPROC) }
+    let hard = |resource| {
+        getrlimit(resource).map_or(i64::MAX, |(_, hard)| {
+            i64::try_from(hard).unwrap_or(i64::MAX)
+        })
+    };
+    Ceilings {
+        files: hard(Resource::RLIMIT_NOFILE),
+        processes: hard(Resource::RLIMIT_NPROC),
+    }
 }
 
 /// Docker takes a profile itself, Podman the path of a file.
-fn profile_reference(flavour: Flavour, state_dir: &Path, user: User) -> Result<String, SandboxError> {
-    let text = seccomp::profile(user).map_err(|e| host("rendering the seccomp profile")(e.into()))?;
+fn profile_reference(
+    flavour: Flavour,
+    state_dir: &Path,
+    user: User,
+) -> Result<String, SandboxError> {
+    let text =
+        seccomp::profile(user).map_err(|e| host("rendering the seccomp profile")(e.into()))?;
     if flavour == Flavour::Docker {
         return Ok(text);
     }
-    let path = state_dir.join(if user == User::Root { "seccomp-root.json" } else { "seccomp-agent.json" });
+    let path = state_dir.join(if user == User::Root {
+        "seccomp-root.json"
+    } else {
+        "seccomp-agent.json"
+    });
     std::fs::write(&path, text).map_err(host("writing the seccomp profile"))?;
     Ok(path.to_string_lossy().into_owned())
-}
-
-/// An image that cannot be run safely, and why.
-fn refusal(facts: &ImageFacts) -> Option<String> {
-    if let Err(why) = check_workdir(&facts.workdir) {
-        return Some(format!("its working directory {:?}: {why}", facts.workdir));
-    }
-    let odd = |volume: &&String| {
-        let plain = volume.trim_end_matches('/');
-        plain.is_empty() || plain == "/etc" || check_workdir(plain).is_err()
-    };
-    facts.volumes.iter().find(odd).map(|volume| format!("it wants a volume at {volume:?}"))
 }
 
 impl Backend for Engine {
@@ -204,30 +201,16 @@ impl Backend for Engine {
     }
 
     fn image<'a>(&'a self, name: &'a ImageName) -> Asked<'a, ImageFacts> {
-        Box::pin(async move {
-            let looked_up = async { Ok(self.connected.api.inspect_image(name.as_str()).await) };
-            let image = match within("looking an image up", looked_up).await? {
-                Err(error) if status(&error) == Some(404) => return Err(SandboxError::NoSuchImage(name.clone())),
-                other => other.map_err(engine("looking an image up"))?,
-            };
-            let config = image.config.unwrap_or_default();
-            let mut command = config.entrypoint.unwrap_or_default();
-            command.extend(config.cmd.unwrap_or_default());
-            let workdir = config.working_dir.filter(|dir| !dir.is_empty()).unwrap_or_else(|| "/".to_owned());
-            let volumes = config.volumes.unwrap_or_default();
-            let facts = ImageFacts { id: image.id.unwrap_or_default(), command, workdir, volumes };
-            match refusal(&facts) {
-                Some(why) => Err(SandboxError::ImageRefused { image: name.clone(), why }),
-                None => Ok(facts),
-            }
-        })
+        Box::pin(self.look_up_image(name))
     }
 
     fn hold<'a>(&'a self, spec: &'a HolderSpec) -> Asked<'a, SandboxId> {
         Box::pin(async move {
             let common = self.common(User::Agent, Isolation::Hardened)?;
             let body = spec::holder(&common, &self.holder_image, spec);
-            let id = self.create(spec::name(&self.instance, &spec.run, Role::Holder), body).await?;
+            let id = self
+                .create(spec::name(&self.instance, &spec.run, Role::Holder), body)
+                .await?;
             match self.start_container(&id).await {
                 Ok(()) => Ok(id),
                 Err(error) => {
@@ -242,7 +225,9 @@ impl Backend for Engine {
         Box::pin(async move {
             let common = self.common(spec.user, spec.isolation)?;
             let body = spec::workload(&common, &self.guest, spec);
-            let id = self.create(spec::name(&self.instance, &spec.run, Role::Workload), body).await?;
+            let id = self
+                .create(spec::name(&self.instance, &spec.run, Role::Workload), body)
+                .await?;
             let differs = match self.inspect(&id).await {
                 Ok(made) => difference(&made, spec, common.runtime).map(SandboxError::Differs),
                 Err(error) => Some(error),
@@ -265,7 +250,11 @@ impl Backend for Engine {
                 stderr: true,
                 ..AttachContainerOptions::default()
             };
-            let attached = within("attaching to a container", self.connected.api.attach_container(&id.0, Some(options))).await?;
+            let attached = within(
+                "attaching to a container",
+                self.connected.api.attach_container(&id.0, Some(options)),
+            )
+            .await?;
             self.start_container(id).await?;
             // The engine ends the connection when its writing half goes, so it lives as long as the output.
             let input = attached.input;
@@ -273,9 +262,11 @@ impl Backend for Engine {
                 let _kept = &input;
                 match piece {
                     Ok(LogOutput::StdErr { message }) => Ok(Chunk::Err(message)),
-                    Ok(LogOutput::StdOut { message } | LogOutput::Console { message } | LogOutput::StdIn { message }) => {
-                        Ok(Chunk::Out(message))
-                    }
+                    Ok(
+                        LogOutput::StdOut { message }
+                        | LogOutput::Console { message }
+                        | LogOutput::StdIn { message },
+                    ) => Ok(Chunk::Out(message)),
                     Err(error) => Err(engine("reading output")(error)),
                 }
             });
@@ -285,7 +276,9 @@ impl Backend for Engine {
 
     fn wait<'a>(&'a self, id: &'a SandboxId) -> Asked<'a, Exit> {
         Box::pin(async move {
-            let options = WaitContainerOptions { condition: "not-running".to_owned() };
+            let options = WaitContainerOptions {
+                condition: "not-running".to_owned(),
+            };
             let mut waiting = self.connected.api.wait_container(&id.0, Some(options));
             // An exit code other than zero arrives as an error value; the inspection below is what counts.
             match waiting.next().await {
@@ -294,9 +287,14 @@ impl Backend for Engine {
             }
             let state = self.inspect(id).await?.state.unwrap_or_default();
             if state.running == Some(true) {
-                return Err(SandboxError::Differs("a container that has ended is running".to_owned()));
+                return Err(SandboxError::Differs(
+                    "a container that has ended is running".to_owned(),
+                ));
             }
-            Ok(Exit { code: state.exit_code.unwrap_or(255), out_of_memory: state.oom_killed == Some(true) })
+            Ok(Exit {
+                code: state.exit_code.unwrap_or(255),
+                out_of_memory: state.oom_killed == Some(true),
+            })
         })
     }
 
@@ -310,61 +308,96 @@ impl Backend for Engine {
 
     fn remove<'a>(&'a self, id: &'a SandboxId) -> Asked<'a, ()> {
         Box::pin(async move {
-            let options = RemoveContainerOptions { v: true, force: true, link: false };
-            let work = async { Ok(self.connected.api.remove_container(&id.0, Some(options)).await) };
-            settled(within("removing a container", work).await?, "removing a container")
+            let options = RemoveContainerOptions {
+                v: true,
+                force: true,
+                link: false,
+            };
+            let work = async {
+                Ok(self
+                    .connected
+                    .api
+                    .remove_container(&id.0, Some(options))
+                    .await)
+            };
+            settled(
+                within("removing a container", work).await?,
+                "removing a container",
+            )
         })
     }
 
     fn owned(&self) -> Asked<'_, Vec<Owned>> {
         Box::pin(async move {
-            let filters = HashMap::from([("label".to_owned(), vec![format!("{INSTANCE_LABEL}={}", self.instance)])]);
-            let options = ListContainersOptions { all: true, filters: Some(filters), ..ListContainersOptions::default() };
-            let listed = within("listing containers", self.connected.api.list_containers(Some(options))).await?;
+            let filters = HashMap::from([(
+                "label".to_owned(),
+                vec![format!("{INSTANCE_LABEL}={}", self.instance)],
+            )]);
+            let options = ListContainersOptions {
+                all: true,
+                filters: Some(filters),
+                ..ListContainersOptions::default()
+            };
+            let listed = within(
+                "listing containers",
+                self.connected.api.list_containers(Some(options)),
+            )
+            .await?;
             let ours = listed.into_iter().filter_map(|container| {
                 let run = container.labels.as_ref()?.get(RUN_LABEL)?.parse().ok()?;
                 let names = container.names.unwrap_or_default();
-                let expected = [Role::Holder, Role::Workload].map(|role| spec::name(&self.instance, &run, role));
+                let expected = [Role::Holder, Role::Workload]
+                    .map(|role| spec::name(&self.instance, &run, role));
                 // Labels can come from an image that someone else runs; names cannot.
-                let named = names.iter().any(|name| expected.iter().any(|e| name.trim_start_matches('/') == e));
-                named.then_some(Owned { id: SandboxId(container.id?), run })
+                let named = names
+                    .iter()
+                    .any(|name| expected.iter().any(|e| name.trim_start_matches('/') == e));
+                named.then_some(Owned {
+                    id: SandboxId(container.id?),
+                    run,
+                })
             });
             Ok(ours.collect())
         })
     }
 
     fn import<'a>(&'a self, name: &'a ImageName, file_system: &'a Path) -> Asked<'a, ()> {
-        const DEFAULTS: Defaults = Defaults {
-            user: "agent",
-            workdir: "/home/agent",
-            command: &["/bin/bash"],
-            env: &["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
-        };
-        Box::pin(async move {
-            let (name, path) = (name.to_string(), file_system.to_owned());
-            // Hashing hundreds of megabytes takes a second, in which other runs must go on.
-            let packing = tokio::task::spawn_blocking(move || archive::image(&name, DEFAULTS, &Layer::File(&path)));
-            let packed = packing.await.unwrap_or_else(|broken| Err(broken.into()));
-            self.load(packed.map_err(host("packing an image"))?).await
-        })
+        Box::pin(self.import_file_system(name, file_system))
     }
 }
 
 /// What the engine made differently from what was asked, where it matters most.
-fn difference(made: &ContainerInspectResponse, spec: &WorkloadSpec, runtime: Option<&Runtime>) -> Option<String> {
+fn difference(
+    made: &ContainerInspectResponse,
+    spec: &WorkloadSpec,
+    runtime: Option<&Runtime>,
+) -> Option<String> {
     let host = made.host_config.clone().unwrap_or_default();
     let wanted = format!("container:{}", spec.holder.0);
     if host.network_mode.as_deref() != Some(wanted.as_str()) {
-        return Some(format!("network mode {:?} instead of the holder's namespace", host.network_mode.unwrap_or_default()));
+        return Some(format!(
+            "network mode {:?} instead of the holder's namespace",
+            host.network_mode.unwrap_or_default()
+        ));
     }
-    let networks = made.network_settings.clone().and_then(|n| n.networks).unwrap_or_default();
+    let networks = made
+        .network_settings
+        .clone()
+        .and_then(|n| n.networks)
+        .unwrap_or_default();
     if !networks.is_empty() {
-        return Some(format!("it is on the networks {:?}", networks.into_keys().collect::<Vec<_>>()));
+        return Some(format!(
+            "it is on the networks {:?}",
+            networks.into_keys().collect::<Vec<_>>()
+        ));
     }
-    if let Some(Runtime(wanted)) = runtime {
-        if host.runtime.as_ref() != Some(wanted) {
-            return Some(format!("runtime {:?} instead of {wanted:?}", host.runtime.unwrap_or_default()));
-        }
+    if let Some(Runtime(wanted)) = runtime
+        && host.runtime.as_ref() != Some(wanted)
+    {
+        return Some(format!(
+            "runtime {:?} instead of {wanted:?}",
+            host.runtime.unwrap_or_default()
+        ));
     }
     if host.privileged == Some(true) {
         return Some("it is privileged".to_owned());

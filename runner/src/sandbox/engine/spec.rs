@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use bollard::models::{
-    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType,
-    ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
+    Mount, MountType, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
 
 use super::connect::{Flavour, Runtime};
@@ -38,8 +38,20 @@ const NOBODY: &str = "65534:65534";
 /// What an engine gives root by default (Docker's list; Podman's is shorter), asked for by name so that it is the same
 /// everywhere. `SYS_PTRACE` is in neither and never asked for.
 const ROOT_CAPABILITIES: [&str; 14] = [
-    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "NET_RAW", "SETFCAP",
-    "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
+    "AUDIT_WRITE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "MKNOD",
+    "NET_BIND_SERVICE",
+    "NET_RAW",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYS_CHROOT",
 ];
 
 const MIB: u64 = 1 << 20;
@@ -91,7 +103,11 @@ pub fn name(instance: &str, run: &RunId, role: Role) -> String {
 
 /// A container's labels.
 fn labels(instance: &str, run: &RunId, role: Role) -> HashMap<String, String> {
-    let pairs = [(INSTANCE_LABEL, instance), (ROLE_LABEL, role.word()), (RUN_LABEL, run.as_str())];
+    let pairs = [
+        (INSTANCE_LABEL, instance),
+        (ROLE_LABEL, role.word()),
+        (RUN_LABEL, run.as_str()),
+    ];
     pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).into()
 }
 
@@ -137,14 +153,21 @@ pub fn workload(common: &Common<'_>, guest: &Path, spec: &WorkloadSpec) -> Conta
         cap_add: Some(capabilities),
         memory: Some(bytes(spec.resources.memory_mib)),
         memory_swap: Some(bytes(spec.resources.memory_mib)),
-        nano_cpus: Some(i64::try_from(spec.resources.cpu_millis.saturating_mul(1_000_000)).unwrap_or(i64::MAX)),
+        nano_cpus: Some(
+            i64::try_from(spec.resources.cpu_millis.saturating_mul(1_000_000)).unwrap_or(i64::MAX),
+        ),
         cpu_shares: Some(CPU_SHARES),
         pids_limit: Some(i64::try_from(spec.resources.pids).unwrap_or(i64::MAX)),
         oom_score_adj: Some(KILLED_FIRST),
         mounts: Some(mounts),
         ..host(common)
     };
-    let mut cmd = vec!["init".to_owned(), "--deadline-seconds".to_owned(), spec.deadline_seconds.to_string(), "--".to_owned()];
+    let mut cmd = vec![
+        "init".to_owned(),
+        "--deadline-seconds".to_owned(),
+        spec.deadline_seconds.to_string(),
+        "--".to_owned(),
+    ];
     cmd.extend(spec.command.iter().cloned());
     ContainerCreateBody {
         image: Some(spec.image_id.clone()),
@@ -153,7 +176,12 @@ pub fn workload(common: &Common<'_>, guest: &Path, spec: &WorkloadSpec) -> Conta
         hostname: (common.flavour == Flavour::Podman).then(|| HOST_NAME.to_owned()),
         entrypoint: Some(vec![SALLY.to_owned()]),
         cmd: Some(cmd),
-        env: Some(spec.env.iter().map(|(key, value)| format!("{key}={value}")).collect()),
+        env: Some(
+            spec.env
+                .iter()
+                .map(|(key, value)| format!("{key}={value}"))
+                .collect(),
+        ),
         working_dir: Some(spec.workdir.clone()),
         attach_stdout: Some(true),
         attach_stderr: Some(true),
@@ -168,7 +196,10 @@ fn body(labels: HashMap<String, String>, host: HostConfig) -> ContainerCreateBod
         attach_stdin: Some(false),
         open_stdin: Some(false),
         // An image's health check would run beside the job, as whoever it likes.
-        healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }),
+        healthcheck: Some(HealthConfig {
+            test: Some(vec!["NONE".to_owned()]),
+            ..HealthConfig::default()
+        }),
         stop_signal: Some("SIGTERM".to_owned()),
         stop_timeout: Some(5),
         host_config: Some(host),
@@ -179,12 +210,21 @@ fn body(labels: HashMap<String, String>, host: HostConfig) -> ContainerCreateBod
 fn host(common: &Common<'_>) -> HostConfig {
     HostConfig {
         cap_drop: Some(vec!["ALL".to_owned()]),
-        security_opt: Some(vec!["no-new-privileges".to_owned(), format!("seccomp={}", common.seccomp)]),
+        security_opt: Some(vec![
+            "no-new-privileges".to_owned(),
+            format!("seccomp={}", common.seccomp),
+        ]),
         privileged: Some(false),
         publish_all_ports: Some(false),
-        restart_policy: Some(RestartPolicy { name: Some(RestartPolicyNameEnum::NO), maximum_retry_count: None }),
+        restart_policy: Some(RestartPolicy {
+            name: Some(RestartPolicyNameEnum::NO),
+            maximum_retry_count: None,
+        }),
         // Output goes to whoever asked for the run; a log on disk would be a second copy and a way to fill the disk.
-        log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
+        log_config: Some(HostConfigLogConfig {
+            typ: Some("none".to_owned()),
+            config: None,
+        }),
         ipc_mode: Some("private".to_owned()),
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
         auto_remove: Some(false),
@@ -197,10 +237,16 @@ fn host(common: &Common<'_>) -> HostConfig {
 }
 
 fn ulimits(common: &Common<'_>) -> Vec<ResourcesUlimits> {
-    let mut limits = vec![limit("core", 0), limit("nofile", OPEN_FILES.min(common.ceilings.files))];
+    let mut limits = vec![
+        limit("core", 0),
+        limit("nofile", OPEN_FILES.min(common.ceilings.files)),
+    ];
     if common.flavour == Flavour::Podman {
         // Podman asks for the kernel's maximum where nothing is said, which a service may not be able to give.
-        limits.push(limit("nproc", USER_PROCESSES.min(common.ceilings.processes)));
+        limits.push(limit(
+            "nproc",
+            USER_PROCESSES.min(common.ceilings.processes),
+        ));
     }
     limits
 }
@@ -210,7 +256,11 @@ fn bytes(mib: u64) -> i64 {
 }
 
 fn limit(name: &str, value: i64) -> ResourcesUlimits {
-    ResourcesUlimits { name: Some(name.to_owned()), soft: Some(value), hard: Some(value) }
+    ResourcesUlimits {
+        name: Some(name.to_owned()),
+        soft: Some(value),
+        hard: Some(value),
+    }
 }
 
 /// A mount fails if the source is missing, where a bind in the old form would make a folder.
@@ -230,8 +280,17 @@ mod tests {
     use crate::sandbox::{Isolation, PodFiles, Resources, SandboxId};
 
     fn common(flavour: Flavour) -> Common<'static> {
-        let ceilings = Ceilings { files: 20_000, processes: 90_000 };
-        Common { instance: "i1", flavour, seccomp: "{}", runtime: None, ceilings }
+        let ceilings = Ceilings {
+            files: 20_000,
+            processes: 90_000,
+        };
+        Common {
+            instance: "i1",
+            flavour,
+            seccomp: "{}",
+            runtime: None,
+            ceilings,
+        }
     }
 
     fn spec(user: User) -> WorkloadSpec {
@@ -244,9 +303,17 @@ mod tests {
             workdir: "/work".to_owned(),
             user,
             isolation: Isolation::Hardened,
-            resources: Resources { memory_mib: 1024, cpu_millis: 1500, pids: 256 },
+            resources: Resources {
+                memory_mib: 1024,
+                cpu_millis: 1500,
+                pids: 256,
+            },
             deadline_seconds: 1200,
-            files: PodFiles { resolv_conf: "/r/resolv".into(), hosts: "/r/hosts".into(), hostname: "/r/name".into() },
+            files: PodFiles {
+                resolv_conf: "/r/resolv".into(),
+                hosts: "/r/hosts".into(),
+                hostname: "/r/name".into(),
+            },
         }
     }
 
@@ -260,9 +327,18 @@ mod tests {
     fn workload_has_no_network_of_the_engine_and_no_power() {
         let (body, host) = made(User::Agent);
         assert_eq!(host.network_mode.as_deref(), Some("container:h1"));
-        assert_eq!((host.cap_drop, host.cap_add), (Some(vec!["ALL".to_owned()]), Some(vec![])));
-        assert_eq!(host.security_opt.unwrap(), ["no-new-privileges", "seccomp={}"]);
-        assert_eq!((host.privileged, host.devices, host.binds, host.pid_mode), (Some(false), None, None, None));
+        assert_eq!(
+            (host.cap_drop, host.cap_add),
+            (Some(vec!["ALL".to_owned()]), Some(vec![]))
+        );
+        assert_eq!(
+            host.security_opt.unwrap(),
+            ["no-new-privileges", "seccomp={}"]
+        );
+        assert_eq!(
+            (host.privileged, host.devices, host.binds, host.pid_mode),
+            (Some(false), None, None, None)
+        );
         assert_eq!(body.user.as_deref(), Some("1000:1000"));
         assert_eq!(body.networking_config, None);
         assert_eq!(body.exposed_ports, None);
@@ -274,7 +350,11 @@ mod tests {
         assert_eq!(body.user.as_deref(), Some("0:0"));
         let added = host.cap_add.unwrap();
         assert_eq!(added.len(), 14);
-        assert!(!added.iter().any(|c| c == "SYS_PTRACE" || c == "SYS_ADMIN" || c == "NET_ADMIN"));
+        assert!(
+            !added
+                .iter()
+                .any(|c| c == "SYS_PTRACE" || c == "SYS_ADMIN" || c == "NET_ADMIN")
+        );
         assert_eq!(host.cap_drop.unwrap(), ["ALL"]);
     }
 
@@ -283,26 +363,49 @@ mod tests {
         let (_, host) = made(User::Root);
         let mounts = host.mounts.unwrap();
         let targets: Vec<_> = mounts.iter().map(|m| m.target.clone().unwrap()).collect();
-        assert_eq!(targets, ["/.sally", "/etc/resolv.conf", "/etc/hosts", "/etc/hostname"]);
-        assert!(mounts.iter().all(|m| m.read_only == Some(true) && m.typ == Some(MountType::BIND)));
+        assert_eq!(
+            targets,
+            ["/.sally", "/etc/resolv.conf", "/etc/hosts", "/etc/hostname"]
+        );
+        assert!(
+            mounts
+                .iter()
+                .all(|m| m.read_only == Some(true) && m.typ == Some(MountType::BIND))
+        );
     }
 
     #[test]
     fn limits_are_as_asked_and_without_swap() {
         let (_, host) = made(User::Agent);
-        assert_eq!((host.memory, host.memory_swap), (Some(1 << 30), Some(1 << 30)));
-        assert_eq!((host.nano_cpus, host.pids_limit, host.oom_score_adj), (Some(1_500_000_000), Some(256), Some(900)));
+        assert_eq!(
+            (host.memory, host.memory_swap),
+            (Some(1 << 30), Some(1 << 30))
+        );
+        assert_eq!(
+            (host.nano_cpus, host.pids_limit, host.oom_score_adj),
+            (Some(1_500_000_000), Some(256), Some(900))
+        );
         let ulimits = host.ulimits.unwrap();
-        assert!(ulimits.iter().any(|u| u.name.as_deref() == Some("core") && u.hard == Some(0)));
+        assert!(
+            ulimits
+                .iter()
+                .any(|u| u.name.as_deref() == Some("core") && u.hard == Some(0))
+        );
         assert_eq!(host.log_config.unwrap().typ.as_deref(), Some("none"));
-        assert_eq!(host.restart_policy.unwrap().name, Some(RestartPolicyNameEnum::NO));
+        assert_eq!(
+            host.restart_policy.unwrap().name,
+            Some(RestartPolicyNameEnum::NO)
+        );
     }
 
     #[test]
     fn image_decides_neither_entry_point_nor_health_nor_labels() {
         let (body, _) = made(User::Agent);
         assert_eq!(body.entrypoint.unwrap(), ["/.sally"]);
-        assert_eq!(body.cmd.unwrap(), ["init", "--deadline-seconds", "1200", "--", "sh", "-c", "id"]);
+        assert_eq!(
+            body.cmd.unwrap(),
+            ["init", "--deadline-seconds", "1200", "--", "sh", "-c", "id"]
+        );
         assert_eq!(body.healthcheck.unwrap().test.unwrap(), ["NONE"]);
         assert_eq!(body.stop_signal.as_deref(), Some("SIGTERM"));
         assert_eq!(body.env.unwrap(), ["A=b=c"]);
@@ -314,7 +417,10 @@ mod tests {
 
     #[test]
     fn holder_is_nobody_with_one_socket() {
-        let spec = HolderSpec { run: "0123456789abcdef".parse().unwrap(), socket: "/p/ns.sock".into() };
+        let spec = HolderSpec {
+            run: "0123456789abcdef".parse().unwrap(),
+            socket: "/p/ns.sock".into(),
+        };
         let mut body = holder(&common(Flavour::Docker), "sallyport/holder:x", &spec);
         let host = body.host_config.take().unwrap();
         assert_eq!(host.network_mode.as_deref(), Some("none"));

@@ -5,27 +5,25 @@
 //! stack in reverse: workload, network, holder, files. Invariant: no workload is made before its pod's network is
 //! acknowledged for exactly the job's policy. Failure stance: cleaning up always finishes and collects what failed.
 
+mod watch;
+
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
+use self::watch::Watch;
 use crate::Runner;
+use crate::image::ImageError;
 use crate::job::Job;
 use crate::output::Meter;
 use crate::pod::{Pod, PodError};
 use crate::run::{EndReason, Event, Failure, RunId, Started};
 use crate::runs::{Ends, Reserved, RunState, RunView};
-use crate::sandbox::{Exit, ImageFacts, Isolation, Output, SandboxError, SandboxId, WorkloadSpec};
+use crate::sandbox::{Exit, ImageFacts, Isolation, SandboxError, SandboxId, WorkloadSpec};
 use crate::summary::Summary;
 
-/// Between asking a workload to end and ending it.
-const GRACE: Duration = Duration::from_secs(5);
 /// The guest's own deadline comes this much after ours: it is for when everything of ours is gone.
 const INIT_GRACE_SECONDS: u64 = 300;
-/// Output that is still in the engine's buffers when the workload is gone comes within this.
-const LAST_OUTPUT: Duration = Duration::from_secs(3);
 
 /// Where a run's events go. When nobody listens any more, the run is cancelled.
 pub type Events = mpsc::Sender<Event>;
@@ -33,32 +31,51 @@ pub type Events = mpsc::Sender<Event>;
 /// Runs a job to its end.
 pub async fn drive(runner: &Runner, job: Job, events: Events) {
     let last = match start_and_follow(runner, &job, &events).await {
-        Ok(last) => last,
-        Err(failure) => Event::Failed(failure),
+        Ok(done) => {
+            let ended = Event::Ended {
+                code: done.code,
+                reason: done.reason,
+                leftovers: done.leftovers,
+            };
+            vec![Event::Flows(done.summary), ended]
+        }
+        Err(failure) => vec![Event::Failed(failure)],
     };
-    // Nobody listening is no failure of the run.
-    let _ = events.send(last).await;
+    for event in last {
+        // Nobody listening is no failure of the run.
+        let _ = events.send(event).await;
+    }
 }
 
-async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result<Event, Failure> {
+/// A run that was started, over and cleaned up.
+struct Done {
+    code: i64,
+    reason: EndReason,
+    summary: Summary,
+    leftovers: Vec<String>,
+}
+
+async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result<Done, Failure> {
     let image = prepare_image(runner, job, events).await?;
     let isolation = choose(runner, job)?;
-    let command = if job.command.is_empty() { image.command.clone() } else { job.command.clone() };
+    let command = if job.command.is_empty() {
+        image.command.clone()
+    } else {
+        job.command.clone()
+    };
     if command.is_empty() {
         let hint = Some("give one after `--`".to_owned());
-        return Err(Failure::new("bad_request", format!("image {} names no command", job.image)).hint(hint));
+        return Err(Failure::new(
+            "bad_request",
+            format!("image {} names no command", job.image),
+        )
+        .hint(hint));
     }
-    let (pooled, run, reserved) = match runner.pool.take(&job.workspace, &runner.runs) {
-        Some((pod, reserved)) => {
-            let run = pod.run.clone();
-            (Some(pod), run, reserved)
-        }
-        None => {
-            let run = RunId::allot();
-            let reserved = runner.runs.reserve(&run);
-            (None, run, reserved)
-        }
-    };
+    let (pooled, reserved) = runner.pool.take(&job.workspace, &runner.runs).unzip();
+    let run = pooled
+        .as_ref()
+        .map_or_else(RunId::allot, |pod: &Pod| pod.run.clone());
+    let reserved = reserved.unwrap_or_else(|| runner.runs.reserve(&run));
     let view = RunView {
         run: run.clone(),
         state: RunState::Preparing,
@@ -66,13 +83,27 @@ async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result
         program: command.first().cloned().unwrap_or_default(),
         workspace: job.workspace.clone(),
     };
-    let claim = Claim { pooled, reserved, view };
-    let plan = Plan { job, run: run.clone(), image, isolation, command };
+    let claim = Claim {
+        pooled,
+        reserved,
+        view,
+    };
+    let plan = Plan {
+        job,
+        run: run.clone(),
+        image,
+        isolation,
+        command,
+    };
     let outcome = follow(runner, claim, &plan, events).await;
     let state = match &outcome {
-        Ok(Event::Ended { code, reason, .. }) => RunState::Ended { code: *code, reason: *reason },
-        Ok(_) => RunState::Failed { message: String::new() },
-        Err(failure) => RunState::Failed { message: failure.message.clone() },
+        Ok(done) => RunState::Ended {
+            code: done.code,
+            reason: done.reason,
+        },
+        Err(failure) => RunState::Failed {
+            message: failure.message.clone(),
+        },
     };
     runner.runs.leave(&run, state);
     outcome
@@ -94,7 +125,12 @@ struct Plan<'a> {
     command: Vec<String>,
 }
 
-async fn follow(runner: &Runner, claim: Claim<'_>, plan: &Plan<'_>, events: &Events) -> Result<Event, Failure> {
+async fn follow(
+    runner: &Runner,
+    claim: Claim<'_>,
+    plan: &Plan<'_>,
+    events: &Events,
+) -> Result<Done, Failure> {
     let entered = runner.runs.enter(claim.view);
     drop(claim.reserved);
     let ends = match entered {
@@ -105,8 +141,17 @@ async fn follow(runner: &Runner, claim: Claim<'_>, plan: &Plan<'_>, events: &Eve
             return Err(Failure::new("busy", busy.to_string()).hint(hint));
         }
     };
+    // Asked after entering: whoever stops the runner ends every run that was entered before.
+    if runner.is_stopping() {
+        release_unused(runner, claim.pooled).await;
+        return Err(Failure::new("cancelled", "the runner is stopping"));
+    }
     // A caller that is gone already is noticed at the first output.
-    let _ = events.send(Event::Accepted { run: plan.run.clone() }).await;
+    let _ = events
+        .send(Event::Accepted {
+            run: plan.run.clone(),
+        })
+        .await;
     let pod = pod(runner, claim.pooled, plan).await?;
     let mut workload = None;
     let ended = live(runner, &pod, plan, &mut workload, &ends, events).await;
@@ -115,8 +160,12 @@ async fn follow(runner: &Runner, claim: Claim<'_>, plan: &Plan<'_>, events: &Eve
         tracing::warn!(run.id = %plan.run, leftover, "cleaning up after a run");
     }
     let (exit, reason) = ended?;
-    let _ = events.send(Event::Flows(summary)).await;
-    Ok(Event::Ended { code: reason.exit_code(exit.code), reason, leftovers })
+    Ok(Done {
+        code: reason.exit_code(exit.code),
+        reason,
+        summary,
+        leftovers,
+    })
 }
 
 async fn prepare_image(runner: &Runner, job: &Job, events: &Events) -> Result<ImageFacts, Failure> {
@@ -124,10 +173,21 @@ async fn prepare_image(runner: &Runner, job: &Job, events: &Events) -> Result<Im
         Err(SandboxError::NoSuchImage(name)) if crate::image::is_ours(&name) => {
             let step = "building the sandbox image (once, one to two minutes)".to_owned();
             let _ = events.send(Event::Preparing { step }).await;
-            runner.images.build(runner.pods.backend.as_ref()).await.map_err(|e| e.into_failure())?;
-            runner.pods.backend.image(&job.image).await.map_err(|e| failure("image", &e))
+            runner
+                .images
+                .build(runner.pods.backend.as_ref())
+                .await
+                .map_err(ImageError::into_failure)?;
+            runner
+                .pods
+                .backend
+                .image(&job.image)
+                .await
+                .map_err(|e| failure("image", &e))
         }
-        Err(error @ (SandboxError::NoSuchImage(_) | SandboxError::ImageRefused { .. })) => Err(failure("image", &error)),
+        Err(error @ (SandboxError::NoSuchImage(_) | SandboxError::ImageRefused { .. })) => {
+            Err(failure("image", &error))
+        }
         other => other.map_err(|e| failure("engine", &e)),
     }
 }
@@ -162,7 +222,10 @@ async fn pod(runner: &Runner, pooled: Option<Pod>, plan: &Plan<'_>) -> Result<Po
             }
         }
     }
-    runner.pods.wire(&plan.run, &plan.job.workspace, &plan.job.policy).await
+    runner
+        .pods
+        .wire(&plan.run, &plan.job.workspace, &plan.job.policy)
+        .await
 }
 
 async fn release_unused(runner: &Runner, pod: Option<Pod>) {
@@ -191,17 +254,27 @@ async fn live(
         image_id: plan.image.id.clone(),
         command: plan.command.clone(),
         env: plan.job.env.clone(),
-        workdir: plan.job.workdir.clone().unwrap_or_else(|| plan.image.workdir.clone()),
+        workdir: plan
+            .job
+            .workdir
+            .clone()
+            .unwrap_or_else(|| plan.image.workdir.clone()),
         user: plan.job.user,
         isolation: plan.isolation,
         resources: plan.job.resources,
         deadline_seconds: plan.job.timeout_seconds.saturating_add(INIT_GRACE_SECONDS),
         files: pod.files.clone(),
     };
-    let id = backend.prepare(&spec).await.map_err(|e| failure("engine", &e))?;
+    let id = backend
+        .prepare(&spec)
+        .await
+        .map_err(|e| failure("engine", &e))?;
     *workload = Some(id.clone());
     if ends.is_asked() || events.is_closed() {
-        return Err(Failure::new("cancelled", "the run was cancelled before it started"));
+        return Err(Failure::new(
+            "cancelled",
+            "the run was cancelled before it started",
+        ));
     }
     let started = Started {
         network: pod.network.id.clone(),
@@ -212,105 +285,35 @@ async fn live(
         image: plan.image.id.clone(),
     };
     let _ = events.send(Event::Started(started)).await;
-    let output = backend.start(&id).await.map_err(|e| failure("engine", &e))?;
+    let output = backend
+        .start(&id)
+        .await
+        .map_err(|e| failure("engine", &e))?;
     runner.runs.running(&plan.run);
     let meter = Meter::new(runner.config.limits.output_bytes);
     let timeout = Duration::from_secs(plan.job.timeout_seconds);
-    Watch { runner, id: &id, ends, events, meter }.until_end(output, timeout).await
-}
-
-/// Watches a started workload.
-struct Watch<'a> {
-    runner: &'a Runner,
-    id: &'a SandboxId,
-    ends: &'a Ends,
-    events: &'a Events,
-    meter: Meter,
-}
-
-impl Watch<'_> {
-    async fn until_end(mut self, mut output: Output, timeout: Duration) -> Result<(Exit, EndReason), Failure> {
-        let backend = self.runner.pods.backend.clone();
-        let mut ended = backend.wait(self.id);
-        let mut stop_at = Instant::now() + timeout;
-        let mut reason = None;
-        let mut waiting = std::collections::VecDeque::new();
-        let mut more = true;
-        let exit = loop {
-            tokio::select! {
-                exit = &mut ended => break exit,
-                () = tokio::time::sleep_until(stop_at) => {
-                    match reason {
-                        None => { reason = Some(EndReason::TimedOut); self.ask_to_end().await; }
-                        // Asked already, and it did not go.
-                        Some(_) => self.kill().await,
-                    }
-                    stop_at = Instant::now() + GRACE;
-                }
-                cause = self.ends.asked(), if reason.is_none() => {
-                    reason = Some(cause);
-                    self.ask_to_end().await;
-                    stop_at = Instant::now() + GRACE;
-                }
-                () = self.events.closed(), if reason.is_none() => {
-                    reason = Some(EndReason::Cancelled);
-                    self.kill().await;
-                    stop_at = Instant::now() + GRACE;
-                }
-                // Nothing is read while something waits to be sent: a slow reader slows the workload down.
-                permit = self.events.reserve(), if !waiting.is_empty() => match (permit, waiting.pop_front()) {
-                    (Ok(permit), Some(event)) => permit.send(event),
-                    _ => waiting.clear(),
-                },
-                chunk = output.next(), if more && waiting.is_empty() => match chunk {
-                    Some(Ok(chunk)) => waiting.extend(self.meter.pass(chunk)),
-                    Some(Err(error)) => { tracing::debug!(%error, "reading output"); more = false; }
-                    None => more = false,
-                },
-            }
-        };
-        // Dropping what nobody fetches in time: the run is over, its pipe may be held open by the engine.
-        let rest = async {
-            for event in waiting {
-                self.events.send(event).await.ok()?;
-            }
-            while let (true, Some(Ok(chunk))) = (more, output.next().await) {
-                for event in self.meter.pass(chunk) {
-                    self.events.send(event).await.ok()?;
-                }
-            }
-            Some(())
-        };
-        if reason.is_none() {
-            let _ = rest.await;
-        } else {
-            let _ = tokio::time::timeout(LAST_OUTPUT, rest).await;
-        }
-        let exit = exit.map_err(|e| failure("engine", &e))?;
-        let by_itself = if exit.out_of_memory && exit.code != 0 { EndReason::OutOfMemory } else { EndReason::Exited };
-        Ok((exit, reason.unwrap_or(by_itself)))
+    Watch {
+        runner,
+        id: &id,
+        ends,
+        events,
+        meter,
     }
-
-    async fn ask_to_end(&self) {
-        if let Err(error) = self.runner.pods.backend.ask_to_end(self.id).await {
-            tracing::warn!(%error, "asking a workload to end");
-        }
-    }
-
-    async fn kill(&self) {
-        if let Err(error) = self.runner.pods.backend.kill(self.id).await {
-            tracing::warn!(%error, "ending a workload");
-        }
-    }
+    .until_end(output, timeout)
+    .await
 }
 
 /// The undo stack, in reverse. The network goes only after the last process of the workload.
-async fn clean_up(runner: &Runner, pod: Pod, workload: Option<SandboxId>) -> (Summary, Vec<String>) {
+async fn clean_up(
+    runner: &Runner,
+    pod: Pod,
+    workload: Option<SandboxId>,
+) -> (Summary, Vec<String>) {
     let mut leftovers = Vec::new();
-    if let Some(id) = workload {
-        if let Err(error) = runner.pods.backend.remove(&id).await {
-            leftovers.push(format!("workload {}: {error}", id.0));
-        }
+    if let Some(id) = workload
+        && let Err(error) = runner.pods.backend.remove(&id).await
+    {
+        leftovers.push(format!("workload {}: {error}", id.0));
     }
     let network = pod.network.id.clone();
     leftovers.extend(runner.pods.release(pod).await);

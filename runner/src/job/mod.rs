@@ -149,14 +149,20 @@ impl Job {
     /// Checks a request against the grammar and the runner's ceilings.
     pub fn check(request: JobRequest, limits: &Limits) -> Result<Self, JobMistakes> {
         let mut mistakes = Vec::new();
-        let image = request.image.clone().unwrap_or_else(|| limits.image.clone());
-        let image = image.parse::<ImageName>().map_err(|e| mistakes.push(format!("image {image:?}: {e}"))).ok();
+        let image = request
+            .image
+            .clone()
+            .unwrap_or_else(|| limits.image.clone());
+        let image = image
+            .parse::<ImageName>()
+            .map_err(|e| mistakes.push(format!("image {image:?}: {e}")))
+            .ok();
         check_command(&request.command, &mut mistakes);
         check_environment(&request.env, &mut mistakes);
-        if let Some(workdir) = &request.workdir {
-            if let Err(why) = check_workdir(workdir) {
-                mistakes.push(format!("workdir {workdir:?}: {why}"));
-            }
+        if let Some(workdir) = &request.workdir
+            && let Err(why) = check_workdir(workdir)
+        {
+            mistakes.push(format!("workdir {workdir:?}: {why}"));
         }
         check_total(&request, &mut mistakes);
         if !is_word(&request.workspace) {
@@ -169,12 +175,29 @@ impl Job {
             }
             value
         };
-        let timeout_seconds =
-            limit("timeout", request.timeout_seconds, limits.timeout_seconds, 1, limits.max_timeout_seconds);
+        let timeout_seconds = limit(
+            "timeout",
+            request.timeout_seconds,
+            limits.timeout_seconds,
+            1,
+            limits.max_timeout_seconds,
+        );
         let resources = Resources {
             // Engines refuse less than 6 MiB.
-            memory_mib: limit("memory", request.memory_mib, limits.memory_mib, 6, limits.max_memory_mib),
-            cpu_millis: limit("cpus (in thousandths)", request.cpu_millis, limits.cpu_millis, 10, limits.max_cpu_millis),
+            memory_mib: limit(
+                "memory",
+                request.memory_mib,
+                limits.memory_mib,
+                6,
+                limits.max_memory_mib,
+            ),
+            cpu_millis: limit(
+                "cpus (in thousandths)",
+                request.cpu_millis,
+                limits.cpu_millis,
+                10,
+                limits.max_cpu_millis,
+            ),
             // Init, the command and a child of it.
             pids: limit("pids", request.pids, limits.pids, 4, limits.max_pids),
         };
@@ -184,7 +207,11 @@ impl Job {
                 command: request.command,
                 image,
                 isolation: request.isolation.unwrap_or(limits.isolation),
-                user: if request.root { User::Root } else { User::Agent },
+                user: if request.root {
+                    User::Root
+                } else {
+                    User::Agent
+                },
                 timeout_seconds,
                 resources,
                 env: request.env,
@@ -197,7 +224,10 @@ impl Job {
 }
 
 fn is_word(text: &str) -> bool {
-    (1..=40).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    (1..=40).contains(&text.len())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
 fn check_command(command: &[String], mistakes: &mut Vec<String>) {
@@ -209,25 +239,42 @@ fn check_command(command: &[String], mistakes: &mut Vec<String>) {
             mistakes.push(format!("command: argument {index} contains a NUL byte"));
         }
         if argument.len() >= LONGEST_ARGUMENT {
-            mistakes.push(format!("command: argument {index} has {} bytes, the kernel takes {LONGEST_ARGUMENT}", argument.len()));
+            mistakes.push(format!(
+                "command: argument {index} has {} bytes, the kernel takes {LONGEST_ARGUMENT}",
+                argument.len()
+            ));
         }
     }
 }
 
 fn check_environment(env: &[(String, String)], mistakes: &mut Vec<String>) {
     for (key, value) in env {
-        let head = key.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
+        let head = key
+            .bytes()
+            .next()
+            .is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
         let rest = key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         if !(head && rest) || key.len() > 256 {
-            mistakes.push(format!("env {key:?}: a name has letters, digits and '_' and does not start with a digit"));
+            mistakes.push(format!(
+                "env {key:?}: a name has letters, digits and '_' and does not start with a digit"
+            ));
         } else if key.starts_with(RESERVED_PREFIX) {
-            mistakes.push(format!("env {key}: names that start with {RESERVED_PREFIX} are reserved"));
+            mistakes.push(format!(
+                "env {key}: names that start with {RESERVED_PREFIX} are reserved"
+            ));
         }
-        if value.bytes().any(|b| b.is_ascii_control() && b != b'\n' && b != b'\t' && b != b'\r') {
-            mistakes.push(format!("env {key:?}: the value contains control characters"));
+        if value
+            .bytes()
+            .any(|b| b.is_ascii_control() && b != b'\n' && b != b'\t' && b != b'\r')
+        {
+            mistakes.push(format!(
+                "env {key:?}: the value contains control characters"
+            ));
         }
         if key.len() + value.len() + 2 > LONGEST_ARGUMENT {
-            mistakes.push(format!("env {key:?}: longer than the {LONGEST_ARGUMENT} bytes that the kernel takes"));
+            mistakes.push(format!(
+                "env {key:?}: longer than the {LONGEST_ARGUMENT} bytes that the kernel takes"
+            ));
         }
     }
 }
@@ -236,7 +283,10 @@ fn check_total(request: &JobRequest, mistakes: &mut Vec<String>) {
     let command: usize = request.command.iter().map(|a| a.len() + 1).sum();
     let env: usize = request.env.iter().map(|(k, v)| k.len() + v.len() + 2).sum();
     if command + env > LONGEST_COMMAND {
-        mistakes.push(format!("command and env have {} bytes together, the kernel takes {LONGEST_COMMAND}", command + env));
+        mistakes.push(format!(
+            "command and env have {} bytes together, the kernel takes {LONGEST_COMMAND}",
+            command + env
+        ));
     }
 }
 
@@ -283,24 +333,62 @@ mod tests {
         let job = Job::check(request(), &Limits::default()).unwrap();
         assert_eq!(job.user, User::Agent);
         assert_eq!(job.timeout_seconds, 900);
-        assert_eq!(job.resources, Resources { memory_mib: 1024, cpu_millis: 1000, pids: 256 });
+        assert_eq!(
+            job.resources,
+            Resources {
+                memory_mib: 1024,
+                cpu_millis: 1000,
+                pids: 256
+            }
+        );
         assert_eq!(job.image.to_string(), "sallyport/sandbox:latest");
     }
 
     #[test]
     fn fields_that_could_be_options_or_lead_elsewhere_are_refused() {
-        assert_eq!(mistakes(|r| r.image = Some("--privileged".to_owned())).len(), 1);
+        assert_eq!(
+            mistakes(|r| r.image = Some("--privileged".to_owned())).len(),
+            1
+        );
         assert_eq!(mistakes(|r| r.command = vec!["a\0b".to_owned()]).len(), 1);
         assert_eq!(mistakes(|r| r.command = vec!["x".repeat(2 << 20)]).len(), 2);
         assert_eq!(mistakes(|r| r.command = vec![String::new()]).len(), 1);
         for key in ["A=B", "", "1A", "A B", "A\nB", "LD-X", "SALLYPORT_RUN", "Ä"] {
-            assert_eq!(mistakes(|r| r.env = vec![(key.to_owned(), "v".to_owned())]).len(), 1, "{key:?}");
+            assert_eq!(
+                mistakes(|r| r.env = vec![(key.to_owned(), "v".to_owned())]).len(),
+                1,
+                "{key:?}"
+            );
         }
-        assert_eq!(mistakes(|r| r.env = vec![("A".to_owned(), "\u{1b}[2J".to_owned())]).len(), 1);
-        assert_eq!(mistakes(|r| r.env = vec![("A".to_owned(), "a\0".to_owned())]).len(), 1);
-        assert!(mistakes(|r| r.env = vec![("PATH_2".to_owned(), "two\nlines\tare fine".to_owned())]).is_empty());
-        for path in ["relative", "../../", "/a/../b", "/proc/self/fd/8", "/sys", "//proc", "/dev/shm", "/a\nb", ".", "/.sally/x"] {
-            assert_eq!(mistakes(|r| r.workdir = Some(path.to_owned())).len(), 1, "{path:?}");
+        assert_eq!(
+            mistakes(|r| r.env = vec![("A".to_owned(), "\u{1b}[2J".to_owned())]).len(),
+            1
+        );
+        assert_eq!(
+            mistakes(|r| r.env = vec![("A".to_owned(), "a\0".to_owned())]).len(),
+            1
+        );
+        assert!(
+            mistakes(|r| r.env = vec![("PATH_2".to_owned(), "two\nlines\tare fine".to_owned())])
+                .is_empty()
+        );
+        for path in [
+            "relative",
+            "../../",
+            "/a/../b",
+            "/proc/self/fd/8",
+            "/sys",
+            "//proc",
+            "/dev/shm",
+            "/a\nb",
+            ".",
+            "/.sally/x",
+        ] {
+            assert_eq!(
+                mistakes(|r| r.workdir = Some(path.to_owned())).len(),
+                1,
+                "{path:?}"
+            );
         }
         assert!(mistakes(|r| r.workdir = Some("/home/agent/it works".to_owned())).is_empty());
         assert_eq!(mistakes(|r| r.workspace = "../other".to_owned()).len(), 1);

@@ -1,0 +1,204 @@
+//! The second half of a packet's way: to its listener, or to the answer for the place that it asked for; and the hooks
+//! that nothing else may pass.
+//!
+//! Owns the chains from priority mangle on. Refuses to own which sources and shapes get this far.
+
+use super::build::Posture;
+use super::expr::{Expr, Fate, FlowMark, IcmpAnswer, IpFamily, Transport};
+use super::words::{ACCEPT, DROP, base, chain, first_syn, rule, services, tcp, udp, v4, v6};
+use super::{Chain, Hook, Plan, Queue, SERVICE_BROKER, SERVICE_DNS, SERVICE_PROXY, SetName};
+
+/// After the verdict on a held SYN: an accepted packet goes on to the next base chain, not to the next rule.
+const MANGLE: i32 = -150;
+const FILTER: i32 = 0;
+
+/// Gives each packet that got this far to its listener, or answers for the place that it asked for.
+pub(super) fn deliver(plan: &Plan, posture: Posture) -> Chain {
+    let mut rules = vec![
+        // meta nfproto ipv6 meta l4proto ipv6-icmp goto discovery
+        rule(
+            "icmpv6",
+            [
+                v6(),
+                Expr::Protocol(Transport::Icmpv6),
+                Expr::Goto("discovery"),
+            ],
+        ),
+        // udp dport 53 goto to_dns
+        rule(
+            "dns over udp",
+            [udp(), Expr::Port(SERVICE_DNS), Expr::Goto("to_dns")],
+        ),
+        // tcp dport 53 goto to_dns
+        rule(
+            "dns over tcp",
+            [tcp(), Expr::Port(SERVICE_DNS), Expr::Goto("to_dns")],
+        ),
+    ];
+    for (port, comment, to_chain) in [
+        (SERVICE_BROKER, "broker", "to_broker"),
+        (SERVICE_PROXY, "proxy", "to_proxy"),
+    ] {
+        // ip daddr SERVICE tcp dport 80 goto to_broker
+        rules.extend(services(plan).map(|(family, to)| {
+            rule(
+                comment,
+                [family, to, tcp(), Expr::Port(port), Expr::Goto(to_chain)],
+            )
+        }));
+    }
+    match (posture, plan.queue) {
+        // tcp flags & (fin | syn | rst | ack) == syn counter name "reject_sealed" reject with tcp reset
+        (Posture::Sealed, _) => {
+            rules.push(rule(
+                "sealed",
+                [
+                    tcp(),
+                    first_syn(),
+                    Expr::Count("reject_sealed"),
+                    Expr::RejectReset,
+                ],
+            ));
+        }
+        // tcp flags & (fin | syn | rst | ack) == syn goto verdict
+        (Posture::Enforcing, Queue::Native(_) | Queue::Compat(_)) => {
+            rules.push(rule(
+                "first syn",
+                [tcp(), first_syn(), Expr::Goto("verdict")],
+            ));
+        }
+        (Posture::Enforcing, Queue::None) => {}
+    }
+    rules.extend([
+        // meta l4proto tcp goto to_door
+        rule("tcp", [tcp(), Expr::Goto("to_door")]),
+        // meta l4proto udp counter name "reject_udp" reject with icmpx type port-unreachable
+        rule(
+            "udp",
+            [
+                udp(),
+                Expr::Count("reject_udp"),
+                Expr::Reject(IcmpAnswer::PortUnreachable),
+            ],
+        ),
+        // counter name "drop_other" drop
+        rule("anything else", [Expr::Count("drop_other"), DROP]),
+    ]);
+    base("deliver", Hook::Prerouting, MANGLE, Fate::Drop, rules)
+}
+
+/// Turns the mark of a verdict into the answer that a router or the far end would give.
+pub(super) fn verdict() -> Chain {
+    let answer = |comment, mark, answer| rule(comment, [Expr::Mark(mark), tcp(), answer]);
+    let rules = vec![
+        // meta mark 1 goto to_door
+        rule(
+            "dialled",
+            [Expr::Mark(FlowMark::Deliver), Expr::Goto("to_door")],
+        ),
+        // meta mark 2 meta l4proto tcp reject with tcp reset
+        answer("refused", FlowMark::Reset, Expr::RejectReset),
+        // meta mark 3 meta l4proto tcp reject with icmpx type host-unreachable
+        answer(
+            "host unreachable",
+            FlowMark::HostUnreachable,
+            Expr::Reject(IcmpAnswer::HostUnreachable),
+        ),
+        // meta mark 4 meta l4proto tcp reject with icmpx type no-route
+        answer(
+            "no route",
+            FlowMark::NoRoute,
+            Expr::Reject(IcmpAnswer::NoRoute),
+        ),
+        // meta mark 5 meta l4proto tcp reject with icmpx type admin-prohibited
+        answer(
+            "prohibited",
+            FlowMark::Prohibited,
+            Expr::Reject(IcmpAnswer::Prohibited),
+        ),
+        // counter name "drop_no_verdict" drop: a SYN that nobody decided
+        rule("no verdict", [Expr::Count("drop_no_verdict"), DROP]),
+    ];
+    chain("verdict", rules)
+}
+
+/// Hands over to one transparent listener. Segments of a socket that exists go to that socket (also replies to
+/// connections that the gateway opened); without a listener the packet falls through and is dropped.
+pub(super) fn listener(name: &'static str, port: u16) -> Chain {
+    let to = |family: IpFamily| {
+        // meta nfproto ipv4 meta mark set 1 meta l4proto tcp tproxy ip to :9040 accept
+        let steps = |transport| {
+            let exprs = [
+                Expr::Family(family),
+                Expr::Protocol(transport),
+                Expr::Tproxy { family, port },
+                Expr::SetMark(FlowMark::Deliver),
+                ACCEPT,
+            ];
+            rule("to the listener", exprs)
+        };
+        if name == "to_dns" {
+            vec![steps(Transport::Tcp), steps(Transport::Udp)]
+        } else {
+            vec![steps(Transport::Tcp)]
+        }
+    };
+    let mut rules = to(IpFamily::V4);
+    rules.extend(to(IpFamily::V6));
+    // counter name "drop_other" drop
+    rules.push(rule("nobody listens", [Expr::Count("drop_other"), DROP]));
+    chain(name, rules)
+}
+
+/// Only what a listener rule marked reaches a socket.
+pub(super) fn input() -> Chain {
+    let rules = vec![
+        // meta mark 1 accept
+        rule("for a listener", [Expr::Mark(FlowMark::Deliver), ACCEPT]),
+        // meta nfproto ipv6 meta l4proto ipv6-icmp goto discovery
+        rule(
+            "icmpv6",
+            [
+                v6(),
+                Expr::Protocol(Transport::Icmpv6),
+                Expr::Goto("discovery"),
+            ],
+        ),
+        // counter name "drop_other" drop
+        rule("anything else", [Expr::Count("drop_other"), DROP]),
+    ];
+    base("input", Hook::Input, FILTER, Fate::Drop, rules)
+}
+
+/// Nothing is ever forwarded; the sysctls say so too.
+pub(super) fn forward() -> Chain {
+    base(
+        "forward",
+        Hook::Forward,
+        FILTER,
+        Fate::Drop,
+        vec![
+            // counter name "drop_other" drop
+            rule("anything", [Expr::Count("drop_other"), DROP]),
+        ],
+    )
+}
+
+/// Only towards a sandbox, on its own link.
+pub(super) fn output() -> Chain {
+    let rules = vec![
+        // meta nfproto ipv4 oifname . ip daddr @source4 accept
+        rule(
+            "to an ipv4 member",
+            [v4(), Expr::DestinationIn(SetName::Source4), ACCEPT],
+        ),
+        // meta nfproto ipv6 oifname . ip6 daddr @source6 accept
+        rule(
+            "to an ipv6 member",
+            [v6(), Expr::DestinationIn(SetName::Source6), ACCEPT],
+        ),
+        // drop: the kernel's own group reports end here, so they are not counted
+        rule("anything else", [DROP]),
+    ];
+    base("output", Hook::Output, FILTER, Fate::Drop, rules)
+}

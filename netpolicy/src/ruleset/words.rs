@@ -1,0 +1,92 @@
+//! The words that both halves of the builder use.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+use super::expr::{ACK, Expr, FIN, Fate, IpFamily, RST, SYN, Transport};
+use super::{Base, Chain, Hook, Plan, Rule};
+
+pub(super) const ACCEPT: Expr = Expr::End(Fate::Accept);
+pub(super) const DROP: Expr = Expr::End(Fate::Drop);
+pub(super) const NEIGHBOUR_SOLICITATION: u8 = 135;
+pub(super) const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
+
+pub(super) fn v4() -> Expr {
+    Expr::Family(IpFamily::V4)
+}
+
+pub(super) fn v6() -> Expr {
+    Expr::Family(IpFamily::V6)
+}
+
+pub(super) fn tcp() -> Expr {
+    Expr::Protocol(Transport::Tcp)
+}
+
+pub(super) fn udp() -> Expr {
+    Expr::Protocol(Transport::Udp)
+}
+
+pub(super) fn flags(mask: u8, value: u8) -> Expr {
+    Expr::Flags { mask, value }
+}
+
+pub(super) fn first_syn() -> Expr {
+    flags(FIN | SYN | RST | ACK, SYN)
+}
+
+pub(super) fn services(plan: &Plan) -> [(Expr, Expr); 2] {
+    [
+        (v4(), Expr::To(IpAddr::V4(plan.service4))),
+        (v6(), Expr::To(IpAddr::V6(plan.service6))),
+    ]
+}
+
+pub(super) fn rule<const N: usize>(comment: &'static str, exprs: [Expr; N]) -> Rule {
+    Rule {
+        comment,
+        exprs: exprs.into(),
+    }
+}
+
+pub(super) fn chain(name: &'static str, rules: Vec<Rule>) -> Chain {
+    Chain {
+        name,
+        base: None,
+        rules,
+    }
+}
+
+pub(super) fn base(
+    name: &'static str,
+    hook: Hook,
+    priority: i32,
+    policy: Fate,
+    rules: Vec<Rule>,
+) -> Chain {
+    Chain {
+        name,
+        base: Some(Base {
+            hook,
+            priority,
+            policy,
+        }),
+        rules,
+    }
+}
+
+pub(super) fn net4(address: [u8; 4], length: u8) -> IpNet {
+    // A constant prefix; its length is within 32 by construction.
+    Ipv4Net::new_assert(address.into(), length).into()
+}
+
+pub(super) fn net6(first: u16, length: u8) -> IpNet {
+    Ipv6Net::new_assert(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0), length).into()
+}
+
+/// ff02::1:ffXX:XXXX of an address (RFC 4291 section 2.7.1).
+pub(super) fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+    let [.., _, seventh, eighth] = address.segments();
+    Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | (seventh & 0xff), eighth)
+}

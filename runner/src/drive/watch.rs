@@ -1,0 +1,137 @@
+//! Watching a started workload: its output, its end, the timeout and the wish to end it, whichever comes first.
+//!
+//! Invariants: nothing is read while something waits to be sent, so a slow reader slows the workload down; timeout and
+//! cancelling act all the same; the first cause is the one that counts. How it ended comes from the backend, never from
+//! what it printed.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tokio::time::Instant;
+
+use super::{Events, failure};
+use crate::Runner;
+use crate::output::Meter;
+use crate::run::{EndReason, Event, Failure};
+use crate::runs::Ends;
+use crate::sandbox::{Exit, Output, SandboxId};
+
+/// Between asking a workload to end and ending it.
+const GRACE: Duration = Duration::from_secs(5);
+/// Output that is still in the engine's buffers when the workload is gone comes within this.
+const LAST_OUTPUT: Duration = Duration::from_secs(3);
+/// A reader that is behind gets at least this long to fetch the rest.
+const SLOW_READER: Duration = Duration::from_secs(30);
+
+/// Watches a started workload.
+pub(super) struct Watch<'a> {
+    pub(super) runner: &'a Runner,
+    pub(super) id: &'a SandboxId,
+    pub(super) ends: &'a Ends,
+    pub(super) events: &'a Events,
+    pub(super) meter: Meter,
+}
+
+impl Watch<'_> {
+    /// Waits for the end, whatever brings it, and passes output on until then.
+    pub(super) async fn until_end(
+        mut self,
+        mut output: Output,
+        timeout: Duration,
+    ) -> Result<(Exit, EndReason), Failure> {
+        let backend = self.runner.pods.backend.clone();
+        let mut ended = backend.wait(self.id);
+        let mut stop_at = Instant::now() + timeout;
+        let mut reason = None;
+        let mut waiting = VecDeque::new();
+        let mut more = true;
+        let exit = loop {
+            tokio::select! {
+                exit = &mut ended => break exit,
+                () = tokio::time::sleep_until(stop_at) => {
+                    match reason {
+                        None => { reason = Some(EndReason::TimedOut); self.ask_to_end().await; }
+                        // Asked already, and it did not go.
+                        Some(_) => self.kill().await,
+                    }
+                    stop_at = Instant::now() + GRACE;
+                }
+                cause = self.ends.asked(), if reason.is_none() => {
+                    reason = Some(cause);
+                    self.ask_to_end().await;
+                    stop_at = Instant::now() + GRACE;
+                }
+                () = self.events.closed(), if reason.is_none() => {
+                    reason = Some(EndReason::Cancelled);
+                    self.kill().await;
+                    stop_at = Instant::now() + GRACE;
+                }
+                // Nothing is read while something waits to be sent: a slow reader slows the workload down.
+                permit = self.events.reserve(), if !waiting.is_empty() => match (permit, waiting.pop_front()) {
+                    (Ok(permit), Some(event)) => permit.send(event),
+                    _ => waiting.clear(),
+                },
+                chunk = output.next(), if more && waiting.is_empty() => match chunk {
+                    Some(Ok(chunk)) => waiting.extend(self.meter.pass(chunk)),
+                    Some(Err(error)) => { tracing::debug!(%error, "reading output"); more = false; }
+                    None => more = false,
+                },
+            }
+        };
+        let patience = if reason.is_none() {
+            stop_at.max(Instant::now() + SLOW_READER)
+        } else {
+            Instant::now() + LAST_OUTPUT
+        };
+        self.pass_rest(waiting, output, more, patience).await;
+        let exit = exit.map_err(|e| failure("engine", &e))?;
+        let by_itself = if exit.out_of_memory && exit.code != 0 {
+            EndReason::OutOfMemory
+        } else {
+            EndReason::Exited
+        };
+        Ok((exit, reason.unwrap_or(by_itself)))
+    }
+
+    /// Passes on what is still in buffers. Nothing runs any more, so a reader gets time; but one that never reads must
+    /// not keep a network alive, and the engine may hold the pipe open.
+    async fn pass_rest(
+        &mut self,
+        waiting: VecDeque<Event>,
+        mut output: Output,
+        more: bool,
+        until: Instant,
+    ) {
+        let (events, ends, meter) = (self.events, self.ends, &mut self.meter);
+        let rest = async {
+            for event in waiting {
+                events.send(event).await.ok()?;
+            }
+            while let (true, Some(Ok(chunk))) = (more, output.next().await) {
+                for event in meter.pass(chunk) {
+                    events.send(event).await.ok()?;
+                }
+            }
+            Some(())
+        };
+        tokio::select! {
+            _ = rest => {}
+            () = tokio::time::sleep_until(until) => tracing::info!("dropping output that nobody fetched in time"),
+            // Asked to end a run that has ended: whoever asks does not want the rest, unless it is why it ended.
+            () = async { ends.asked().await; tokio::time::sleep(LAST_OUTPUT).await } => {}
+        }
+    }
+
+    async fn ask_to_end(&self) {
+        if let Err(error) = self.runner.pods.backend.ask_to_end(self.id).await {
+            tracing::warn!(%error, "asking a workload to end");
+        }
+    }
+
+    async fn kill(&self) {
+        if let Err(error) = self.runner.pods.backend.kill(self.id).await {
+            tracing::warn!(%error, "ending a workload");
+        }
+    }
+}
