@@ -16,7 +16,7 @@ const ORIGIN: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 34);
 /// The proxy namespace as its clients see it.
 const PROXY: Ipv4Addr = Ipv4Addr::new(10, 9, 1, 2);
 const SERVICE: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1));
-const NAME: &str = "bench.test";
+const NAME: &str = "bench.example.com";
 
 /// Client and proxy, origin behind the proxy, and a direct link from client to origin; the sandbox stands alone.
 struct World {
