@@ -65,12 +65,10 @@ impl Origins {
     /// Starts all origins in `ns`; `address` is what DNS answers.
     pub fn start(ns: &Ns, address: std::net::Ipv4Addr) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (bulk, short, dns) = ns.run(|| -> Result<_> {
-            Ok((
-                listen(Self::BULK)?,
-                listen(Self::SHORT)?,
-                UdpSocket::bind(("0.0.0.0", 53)).context("binding the DNS origin")?,
-            ))
+        let (bulk, short, dns) = ns.run(move || -> Result<_> {
+            // bound to the address itself: a reply from another one is no reply
+            let dns = UdpSocket::bind((address, 53)).context("binding the DNS origin")?;
+            Ok((listen(Self::BULK)?, listen(Self::SHORT)?, dns))
         })??;
         std::thread::spawn(move || {
             for peer in bulk.incoming().flatten() {
