@@ -49,6 +49,11 @@ impl Cause {
             hint: hint.into(),
         }
     }
+
+    /// The clean end: nothing is wrong.
+    pub fn stopping() -> Self {
+        Self::new("the gateway is stopping", "start it again")
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -252,7 +257,11 @@ impl Posture {
             );
         }
         if news {
-            tracing::error!(cause = %cause.text, "sealed");
+            if *cause == Cause::stopping() {
+                tracing::info!(cause = %cause.text, "sealed");
+            } else {
+                tracing::error!(cause = %cause.text, "sealed");
+            }
             self.record(NOT_ENFORCED, &cause.text, generation);
         }
     }

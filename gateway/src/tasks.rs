@@ -84,13 +84,15 @@ impl Tasks {
         // shrug off poison or in guards that put things right on drop.
         let task = AssertUnwindSafe(task).catch_unwind();
         tokio::select! {
+            biased;
             () = self.stop.cancelled() => return Ended::Stopped,
             outcome = task => if outcome.is_err() {
                 self.panics.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(task = name, "a task panicked");
             }
         }
-        Ended::Early
+        // what a task waits for may be another task that was stopped a moment earlier
+        if self.stop.is_cancelled() { Ended::Stopped } else { Ended::Early }
     }
 }
 

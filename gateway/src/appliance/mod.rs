@@ -247,10 +247,7 @@ async fn stop(
 ) {
     let sealing = posture.clone();
     let sealed = tokio::task::spawn_blocking(move || {
-        sealing.hold(crate::posture::Cause::new(
-            "the gateway is stopping",
-            "start it again",
-        ));
+        sealing.hold(crate::posture::Cause::stopping());
     });
     if sealed.await.is_err() {
         tracing::error!(
