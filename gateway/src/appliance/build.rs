@@ -167,6 +167,7 @@ pub fn pools(config: &GatewayConfig, instance: &Instance) -> Pools {
 pub fn kernel(config: &GatewayConfig, pools: &Pools) -> kernel::Config {
     kernel::Config {
         name: config.namespace.clone(),
+        limits: config.floods,
         ..kernel::Config::new(pools.service_v4(), pools.service_v6())
     }
 }
