@@ -142,16 +142,17 @@ impl Appliance {
         let Self { config, ctx, enforcer, registry, posture, verbs, doors, queue, monitor, follower, view, fixed, control, floors, lock } =
             self;
         let tasks = ctx.tasks.clone();
-        tasks.spawn("journal", ctx.journal.clone().keep());
+        tasks.keep("journal", ctx.journal.clone().keep());
         tend::resolvers(&ctx, &config);
         tend::uplink(&ctx, &posture, follower);
-        tasks.spawn("address book", book::follow(fixed, view, ctx.resolver.nat64(), registry.clone()));
+        tasks.keep("address book", book::follow(fixed, view, ctx.resolver.nat64(), registry.clone()));
         tend::monitor(&ctx, &posture, monitor);
+        tend::fallen(&ctx, &posture);
         serve(&ctx, &registry, doors, queue);
-        tasks.spawn("housekeeping", tend::house(registry.clone(), posture.clone(), floors));
+        tasks.keep("housekeeping", tend::house(registry.clone(), posture.clone(), floors));
         let probe = verbs.selftest.clone();
-        tasks.spawn("posture", posture.clone().keep(registry.clone(), Arc::new(move || probe.quick())));
-        tasks.spawn("control", server::serve(verbs, control));
+        tasks.keep("posture", posture.clone().keep(registry.clone(), Arc::new(move || probe.quick())));
+        tasks.keep("control", server::serve(verbs, control));
         tracing::info!(control = %config.control.display(), namespace = %config.namespace, "the gateway runs");
         shutdown.await;
         stop(&config, &ctx, &registry, &posture, &enforcer).await;
@@ -181,6 +182,7 @@ fn serve(ctx: &Context, registry: &Arc<Registry>, doors: Doors, queue: Option<Sy
     if let Err(error) = served {
         // Without DNS names cannot be leased; nothing opens that was closed.
         tracing::error!(%error, "the DNS door could not be opened");
+        ctx.tasks.fell("dns");
     }
 }
 
@@ -188,7 +190,7 @@ fn serve(ctx: &Context, registry: &Arc<Registry>, doors: Doors, queue: Option<Sy
 async fn stop(config: &GatewayConfig, ctx: &Context, registry: &Arc<Registry>, posture: &Arc<Posture>, enforcer: &Enforcer) {
     let sealing = posture.clone();
     let sealed = tokio::task::spawn_blocking(move || {
-        sealing.hold(crate::posture::Cause::new("the gateway is stopping", "start it again"));
+        sealing.hold("stop", crate::posture::Cause::new("the gateway is stopping", "start it again"));
     });
     if sealed.await.is_err() {
         tracing::error!("sealing at the end failed; the kernel keeps the rules it has, and nothing answers them");
