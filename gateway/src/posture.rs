@@ -11,6 +11,7 @@
 //! difference repaired, the rules in force applied again, read back, and the next generation begins.
 //! Owns no schedule of its own beyond [`Posture::keep`]. Failure stance: sealed.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -68,7 +69,7 @@ struct Now {
     generation: u64,
     since_ms: i64,
     /// Causes that stay until whoever set them takes them back (a broken floor, a foreign namespace).
-    standing: Option<Cause>,
+    standing: BTreeMap<&'static str, Cause>,
 }
 
 /// The state machine. One for each gateway.
@@ -97,7 +98,7 @@ impl Posture {
             state,
             generation: 0,
             since_ms: now_ms(),
-            standing: None,
+            standing: BTreeMap::new(),
         });
         Self {
             enforcer,
@@ -134,15 +135,15 @@ impl Posture {
     }
 
     /// Seals until [`Posture::release`]: for causes that no repair of the kernel removes.
-    pub fn hold(&self, cause: Cause) {
-        let cause = self.now().standing.insert(cause).clone();
+    pub fn hold(&self, holder: &'static str, cause: Cause) {
+        self.now().standing.insert(holder, cause.clone());
         let _acting = self.act();
         self.seal(&cause);
     }
 
     /// Takes a standing cause back; the next look enforces again.
-    pub fn release(&self) {
-        if self.now().standing.take().is_some() {
+    pub fn release(&self, holder: &'static str) {
+        if self.now().standing.remove(holder).is_some() {
             self.wake();
         }
     }
@@ -150,7 +151,7 @@ impl Posture {
     /// Compares, seals, repairs and enforces, as far as needed. Blocks for milliseconds.
     pub fn look(&self, registry: &Arc<Registry>, probe: &dyn Fn() -> Result<(), Cause>) {
         let _acting = self.act();
-        let standing = self.now().standing.clone();
+        let standing = self.now().standing.values().next().cloned();
         if let Some(cause) = standing {
             return self.seal(&cause);
         }
@@ -266,6 +267,14 @@ impl Posture {
         }
     }
 
+    /// Closes the doors and forgets that the rules were found right; the next look begins from nothing.
+    fn distrust(&self) {
+        self.open.send_replace(false);
+        let mut now = self.now();
+        now.state = State::Sealed(Cause::new("the rules could not be looked at", "see the gateway's log"));
+        now.since_ms = now_ms();
+    }
+
     fn record(&self, label: &str, cause: &str, generation: u64) {
         let entry = Entry::Posture {
             state: label.to_owned(),
@@ -289,7 +298,7 @@ impl Posture {
                 tokio::task::spawn_blocking(move || posture.look(&registry, &*probe)).await;
             if looked.is_err() {
                 // The runtime is ending, or the look panicked: either way nothing vouches for the rules.
-                self.open.send_replace(false);
+                self.distrust();
             }
             let pause = if *self.open.borrow() { LOOK } else { RETRY };
             tokio::select! {

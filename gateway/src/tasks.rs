@@ -1,14 +1,12 @@
 //! The one place that spawns: every task is named, owned by a tracker, cancelled and joined.
 //!
-//! A panic ends its own task and is counted; a critical task that ends while the gateway runs, by a panic or otherwise,
-//! is reported to whoever seals.
+//! A task whose end would go unnoticed (a door, a watcher) is [`Tasks::keep`]: if it ends or panics while the gateway
+//! runs, that is told to whoever listens on [`Tasks::fallen`], and the gateway seals.
 
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use futures_util::FutureExt;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -17,16 +15,21 @@ use tokio_util::task::TaskTracker;
 pub struct Tasks {
     tracker: TaskTracker,
     stop: CancellationToken,
-    panics: Arc<AtomicU64>,
+    fallen: Arc<watch::Sender<Option<&'static str>>>,
 }
 
-/// How a task ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Ended {
-    /// The gateway stops.
-    Stopped,
-    /// By itself, or by a panic.
-    Early,
+/// Tells of a task's end however it comes, a panic included.
+struct Watched {
+    name: &'static str,
+    tasks: Tasks,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if !self.tasks.stop.is_cancelled() {
+            self.tasks.fell(self.name);
+        }
+    }
 }
 
 impl Tasks {
@@ -52,6 +55,26 @@ impl Tasks {
                 lost(name);
             }
         });
+    }
+
+    /// Runs a task that must not end before the gateway does.
+    pub fn keep(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let watched = Watched { name, tasks: self.clone() };
+        self.spawn(name, async move {
+            let _watched = watched;
+            task.await;
+        });
+    }
+
+    /// Says that something which must run does not.
+    pub fn fell(&self, name: &'static str) {
+        tracing::error!(task = name, "a task that must run has ended");
+        self.fallen.send_replace(Some(name));
+    }
+
+    /// The last task that ended and must not have.
+    pub fn fallen(&self) -> watch::Receiver<Option<&'static str>> {
+        self.fallen.subscribe()
     }
 
     /// Fires when the gateway stops.
@@ -134,5 +157,30 @@ mod tests {
         tasks.shut_down().await;
         drop(report);
         assert_eq!(lost.recv().await, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_kept_task_that_ends_or_panics_is_told_of() {
+        for panics in [false, true] {
+            let tasks = Tasks::default();
+            let mut fallen = tasks.fallen();
+            tasks.keep("door", async move { assert!(!panics, "a door trips over a packet") });
+            assert_eq!(*fallen.wait_for(Option::is_some).await.unwrap(), Some("door"));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_gateway_and_of_other_tasks_is_nothing_to_tell() {
+        let tasks = Tasks::default();
+        let fallen = tasks.fallen();
+        tasks.keep("door", std::future::pending());
+        tasks.spawn("flow", async {});
+        tasks.shut_down().await;
+        assert_eq!(*fallen.borrow(), None);
     }
 }

@@ -170,38 +170,17 @@ impl Appliance {
             lock,
         } = self;
         let tasks = ctx.tasks.clone();
-        let critical = |name, task: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>| {
-            let posture = posture.clone();
-            tasks.spawn_critical(name, task, move |name| posture.lost_task(name));
-        };
-        critical("journal", Box::pin(ctx.journal.clone().keep()));
+        tasks.keep("journal", ctx.journal.clone().keep());
         tend::resolvers(&ctx, &config);
         tend::uplink(&ctx, &posture, follower);
-        critical(
-            "address book",
-            Box::pin(book::follow(
-                fixed,
-                view,
-                ctx.resolver.nat64(),
-                registry.clone(),
-            )),
-        );
+        tasks.keep("address book", book::follow(fixed, view, ctx.resolver.nat64(), registry.clone()));
         tend::monitor(&ctx, &posture, monitor);
+        tend::fallen(&ctx, &posture);
         serve(&ctx, &registry, doors, queue);
-        critical(
-            "housekeeping",
-            Box::pin(tend::house(registry.clone(), posture.clone(), floors)),
-        );
+        tasks.keep("housekeeping", tend::house(registry.clone(), posture.clone(), floors));
         let probe = verbs.selftest.clone();
-        critical(
-            "posture",
-            Box::pin(
-                posture
-                    .clone()
-                    .keep(registry.clone(), Arc::new(move || probe.quick())),
-            ),
-        );
-        critical("control", Box::pin(server::serve(verbs, control)));
+        tasks.keep("posture", posture.clone().keep(registry.clone(), Arc::new(move || probe.quick())));
+        tasks.keep("control", server::serve(verbs, control));
         tracing::info!(control = %config.control.display(), namespace = %config.namespace, "the gateway runs");
         shutdown.await;
         stop(&config, &ctx, &registry, &posture, &enforcer).await;
@@ -234,6 +213,7 @@ fn serve(ctx: &Context, registry: &Arc<Registry>, doors: Doors, queue: Option<Sy
     if let Err(error) = served {
         // Without DNS names cannot be leased; nothing opens that was closed.
         tracing::error!(%error, "the DNS door could not be opened");
+        ctx.tasks.fell("dns");
     }
 }
 
@@ -247,7 +227,7 @@ async fn stop(
 ) {
     let sealing = posture.clone();
     let sealed = tokio::task::spawn_blocking(move || {
-        sealing.hold(crate::posture::Cause::stopping());
+        sealing.hold("stop", crate::posture::Cause::new("the gateway is stopping", "start it again"));
     });
     if sealed.await.is_err() {
         tracing::error!(

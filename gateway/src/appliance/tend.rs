@@ -16,6 +16,7 @@ use crate::posture::{Cause, Posture};
 use crate::uplink::follow::Follower;
 
 /// Budgets used are written down this often: what a crash may forget.
+const FLOORS: &str = "floors";
 const PERSIST: Duration = Duration::from_secs(1);
 /// NAT64 prefixes are learnt again this often (RFC 7050 says at least when the TTL ends; networks change seldom).
 const NAT64: Duration = Duration::from_mins(5);
@@ -30,7 +31,7 @@ pub fn resolvers(ctx: &Context, config: &GatewayConfig) {
         ctx.resolver.follow_system(RESOLV_CONF.into(), &ctx.tasks);
     }
     let resolver = ctx.resolver.clone();
-    ctx.tasks.spawn("nat64", async move {
+    ctx.tasks.keep("nat64", async move {
         loop {
             if let Err(error) = resolver.learn_nat64().await {
                 tracing::debug!(
@@ -48,11 +49,8 @@ pub fn uplink(ctx: &Context, posture: &Arc<Posture>, follower: Follower) {
     let posture = posture.clone();
     ctx.tasks.spawn("uplink", async move {
         if let Err(error) = follower.run().await {
-            let text = format!(
-                "the uplink can no longer be followed: {}",
-                crate::control::problems::chain(&error)
-            );
-            hold(posture, Cause::new(text, "restart the gateway")).await;
+            let text = format!("the uplink can no longer be followed: {}", crate::control::problems::chain(&error));
+            hold(posture, "uplink", Cause::new(text, "restart the gateway")).await;
         }
     });
 }
@@ -63,7 +61,20 @@ pub fn monitor(ctx: &Context, posture: &Arc<Posture>, monitor: Monitor) {
     ctx.tasks.spawn("monitor", async move {
         let Err(error) = watch(&monitor, &posture).await;
         let text = format!("changes of the gateway namespace can no longer be watched: {error}");
-        hold(posture, Cause::new(text, "restart the gateway")).await;
+        hold(posture, "monitor", Cause::new(text, "restart the gateway")).await;
+    });
+}
+
+/// Seals for good when something that must run ends: a door that nobody serves, a watcher that sees nothing.
+pub fn fallen(ctx: &Context, posture: &Arc<Posture>) {
+    let (mut fallen, posture) = (ctx.tasks.fallen(), posture.clone());
+    ctx.tasks.spawn("fallen tasks", async move {
+        let name = match fallen.wait_for(Option::is_some).await {
+            Ok(name) => name.unwrap_or_default(),
+            Err(_) => return,
+        };
+        let text = format!("a part of the gateway has ended: {name}");
+        hold(posture, "tasks", Cause::new(text, "restart the gateway, and report what its log says")).await;
     });
 }
 
@@ -75,9 +86,9 @@ async fn watch(monitor: &Monitor, posture: &Posture) -> io::Result<std::convert:
     }
 }
 
-async fn hold(posture: Arc<Posture>, cause: Cause) {
+async fn hold(posture: Arc<Posture>, holder: &'static str, cause: Cause) {
     // Sealing blocks for milliseconds; if the runtime is ending there is nothing left to seal.
-    let _ = tokio::task::spawn_blocking(move || posture.hold(cause)).await;
+    let _ = tokio::task::spawn_blocking(move || posture.hold(holder, cause)).await;
 }
 
 /// Floors: read at the start, looked at again each second; networks of before wait for them.
@@ -98,10 +109,7 @@ impl Floors {
             Ok(_) => floors.adopt(registry)?,
             Err(error) => {
                 floors.broken = true;
-                posture.hold(Cause::new(
-                    crate::control::problems::chain(&error),
-                    error.hint(),
-                ));
+                posture.hold(FLOORS, Cause::new(crate::control::problems::chain(&error), error.hint()));
             }
         }
         Ok(floors)
@@ -121,10 +129,7 @@ impl Floors {
         match registry.reload_floors() {
             Err(error) => {
                 if !std::mem::replace(&mut self.broken, true) {
-                    posture.hold(Cause::new(
-                        crate::control::problems::chain(&error),
-                        error.hint(),
-                    ));
+                    posture.hold(FLOORS, Cause::new(crate::control::problems::chain(&error), error.hint()));
                 }
                 false
             }
@@ -142,7 +147,7 @@ impl Floors {
                     return false;
                 }
                 if std::mem::take(&mut self.broken) {
-                    posture.release();
+                    posture.release(FLOORS);
                 }
                 changed
             }

@@ -39,15 +39,9 @@ pub async fn route(
             Err(not_allowed(group))
         }
     };
-    if !matches!(
-        (request.method(), segments.as_slice(), &received),
-        (_, _, Received::Nothing) | (&Method::POST, ["v1", "networks"], _)
-    ) {
-        return Err(Problem::new(
-            400,
-            "bad_request",
-            "a descriptor came with a request that takes none",
-        ));
+    let own = |id: &str| network(id).and_then(|id| verbs.owned(&id, peer).map(|()| id));
+    if !matches!((request.method(), segments.as_slice(), &received), (_, _, Received::Nothing) | (&Method::POST, ["v1", "networks"], _)) {
+        return Err(Problem::new(400, "bad_request", "a descriptor came with a request that takes none"));
     }
     match (request.method().as_str(), segments.as_slice()) {
         ("POST", ["v1", "networks"]) => {
@@ -57,16 +51,16 @@ pub async fn route(
         }
         ("DELETE", ["v1", "networks", id]) => {
             allow(Group::Attach)?;
-            json(&verbs.detach(network(id)?).await?)
+            json(&verbs.detach(own(id)?).await?)
         }
         ("PUT", ["v1", "networks", id, "policy"]) => {
             allow(Group::Attach)?;
-            let id = network(id)?;
+            let id = own(id)?;
             json(&verbs.replace(id, read(request).await?).await?)
         }
         ("POST", ["v1", "networks", id, "ingress"]) => {
             allow(Group::Attach)?;
-            ingress::open(verbs, &network(id)?, request).await
+            ingress::open(verbs, &own(id)?, request).await
         }
         ("POST", ["v1", "networks", id, "explain"]) => {
             allow(Group::Observe)?;

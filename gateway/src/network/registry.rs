@@ -242,6 +242,8 @@ impl Registry {
             v4: state.v4,
             v6: state.v6,
             link: state.link.clone(),
+            owner: state.owner,
+            scope: crate::resolve::upstream::Scope::fresh(),
             broker: state.broker.clone(),
             live: ArcSwap::from_pointee(live(composed, state.generation)),
             leases,

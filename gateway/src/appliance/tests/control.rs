@@ -17,6 +17,8 @@ use crate::control::descriptor::send;
 use crate::record::Entry;
 
 const CHILD: &str = "SALLYPORT_TEST_CONTROL_CHILD";
+/// Names a network to that child.
+const NETWORK: &str = "SALLYPORT_TEST_NETWORK";
 
 fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n")
@@ -40,11 +42,12 @@ fn a_user_that_is_not_listed_gets_nothing_and_a_listed_one_exactly_its_group() {
             let _ = stream.read_to_string(&mut answer);
             answer.split(' ').nth(1).unwrap_or_default().to_owned()
         };
-        println!(
-            "statuses {} {}",
-            ask(&get("/v1/networks")),
-            ask("DELETE /v1/networks/x HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n")
-        );
+        let id = std::env::var(NETWORK).unwrap();
+        let body = r#"{"preset":"none"}"#;
+        let length = body.len();
+        let replace = format!("PUT /v1/networks/{id}/policy HTTP/1.1\r\nHost: g\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
+        let delete = format!("DELETE /v1/networks/{id} HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n");
+        println!("statuses {} {} {}", ask(&get("/v1/networks")), ask(&replace), ask(&delete));
         return;
     }
     let lab = Lab::new();
@@ -58,12 +61,14 @@ fn a_user_that_is_not_listed_gets_nothing_and_a_listed_one_exactly_its_group() {
     for folder in [lab.dir.path(), &config.run_dir] {
         std::fs::set_permissions(folder, PermissionsExt::from_mode(0o755)).unwrap();
     }
+    let sandbox = lab.attach(&far_only());
     let exe = lab.dir.path().join("test-binary");
     std::fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
     let statuses = |uid: u32| {
         let out = Command::new(&exe)
             .args(["--exact", "appliance::tests::control::a_user_that_is_not_listed_gets_nothing_and_a_listed_one_exactly_its_group", "--nocapture"])
             .env(CHILD, lab.socket())
+            .env(NETWORK, sandbox.view.id.as_str())
             .current_dir("/")
             .uid(uid)
             .gid(uid)
@@ -75,9 +80,12 @@ fn a_user_that_is_not_listed_gets_nothing_and_a_listed_one_exactly_its_group() {
             |(_, rest)| rest.lines().next().unwrap().to_owned(),
         )
     };
-    assert_eq!(statuses(61000), "403 403");
-    assert_eq!(statuses(61001), "200 403");
-    assert_eq!(statuses(61002), "200 404");
+    assert_eq!(statuses(61000), "403 403 403");
+    assert_eq!(statuses(61001), "200 403 403");
+    // in the right group, but another user's network: there is none
+    assert_eq!(statuses(61002), "200 404 404");
+    sandbox.echoes(FAR).unwrap();
+    assert_eq!(statuses(0), "200 200 200");
 }
 
 #[test]

@@ -352,6 +352,23 @@ fn a_broken_floor_seals_and_a_repaired_one_opens() {
 }
 
 #[test]
+fn a_repaired_floor_does_not_open_what_something_else_seals() {
+    let lab = Lab::new();
+    let floor = lab.dir.path().join("floor.yaml");
+    write(&floor, "policy: floor\nnetwork: nonsense\n");
+    let mut config: GatewayConfig = lab.config();
+    config.floors.instance = Some(floor.clone());
+    // the lab's uplink is not the machine's own namespace
+    config.uplink = crate::config::Uplink::Host;
+    lab.try_start(config).unwrap();
+    let cause = || lab.block(async |c| c.posture().await.ok()).and_then(|p| p.cause);
+    eventually("the floor's cause", || cause().filter(|c| c.contains("floor.yaml")));
+    write(&floor, "policy: floor\nnetwork: internet\n");
+    eventually("the other cause alone", || cause().filter(|c| c.contains("network namespace")));
+    assert!(!lab.block(async |c| c.health().await.unwrap()).open);
+}
+
+#[test]
 fn an_address_that_the_machine_gets_becomes_the_host_for_live_networks_too() {
     let lab = Lab::started();
     let sandbox = lab.attach("policy: open\nnetwork: internet\n");
