@@ -179,23 +179,6 @@ impl Posture {
         dropped && matches!(self.enforcer.verify(), Ok(Ok(())))
     }
 
-    /// A task that the gateway cannot do without has ended: nothing opens again before a restart.
-    pub fn lost_task(self: &Arc<Self>, name: &'static str) {
-        // At once, from whatever thread; the kernel part follows on one that may block.
-        self.open.send_replace(false);
-        let posture = self.clone();
-        let cause = Cause::new(
-            format!("the task {name:?} ended early"),
-            "restart the gateway; its log says why",
-        );
-        let seal = std::thread::Builder::new()
-            .name("seal".into())
-            .spawn(move || posture.hold(cause));
-        if let Err(error) = seal {
-            tracing::error!(%error, "the sealed rules could not be applied; the doors are closed");
-        }
-    }
-
     /// From sealed to enforcing: nothing opens before all of it held.
     fn enforce(
         &self,

@@ -1,11 +1,15 @@
 //! The one place that spawns: every task is named, owned by a tracker, cancelled and joined.
 //!
-//! A task whose end would go unnoticed (a door, a watcher) is [`Tasks::keep`]: if it ends or panics while the gateway
-//! runs, that is told to whoever listens on [`Tasks::fallen`], and the gateway seals.
+//! A panic ends its own task and is counted. A task whose end would go unnoticed (a door, a watcher) is
+//! [`Tasks::keep`]: if it ends or panics while the gateway runs, that is told to whoever listens on
+//! [`Tasks::fallen`], and the gateway seals.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -15,21 +19,17 @@ use tokio_util::task::TaskTracker;
 pub struct Tasks {
     tracker: TaskTracker,
     stop: CancellationToken,
+    panics: Arc<AtomicU64>,
     fallen: Arc<watch::Sender<Option<&'static str>>>,
 }
 
-/// Tells of a task's end however it comes, a panic included.
-struct Watched {
-    name: &'static str,
-    tasks: Tasks,
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        if !self.tasks.stop.is_cancelled() {
-            self.tasks.fell(self.name);
-        }
-    }
+/// How a task ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ended {
+    /// The gateway stops.
+    Stopped,
+    /// By itself, or by a panic.
+    Early,
 }
 
 impl Tasks {
@@ -41,28 +41,13 @@ impl Tasks {
         });
     }
 
-    /// Runs a task that the gateway cannot do without; `lost` is told when it ends before the gateway stops.
-    pub fn spawn_critical(
-        &self,
-        name: &'static str,
-        task: impl Future<Output = ()> + Send + 'static,
-        lost: impl FnOnce(&'static str) + Send + 'static,
-    ) {
+    /// Runs a task that must not end before the gateway does.
+    pub fn keep(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let tasks = self.clone();
         self.track(async move {
             if tasks.guard(name, task).await == Ended::Early {
-                tracing::error!(task = name, "a critical task ended early");
-                lost(name);
+                tasks.fell(name);
             }
-        });
-    }
-
-    /// Runs a task that must not end before the gateway does.
-    pub fn keep(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        let watched = Watched { name, tasks: self.clone() };
-        self.spawn(name, async move {
-            let _watched = watched;
-            task.await;
         });
     }
 
@@ -95,10 +80,7 @@ impl Tasks {
     }
 
     fn track(&self, task: impl Future<Output = ()> + Send + 'static) {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "this is the one place that spawns"
-        )]
+        #[expect(clippy::disallowed_methods, reason = "this is the one place that spawns")]
         drop(tokio::spawn(self.tracker.track_future(task)));
     }
 
@@ -133,36 +115,6 @@ mod tests {
         tasks.shut_down().await;
         assert_eq!(tasks.panics(), 1);
     }
-
-    #[tokio::test]
-    async fn a_critical_task_that_ends_early_is_reported_and_one_that_is_stopped_is_not() {
-        let tasks = Tasks::default();
-        let (report, mut lost) = tokio::sync::mpsc::channel(4);
-        for (name, ends) in [("ends", true), ("stays", false)] {
-            let report = report.clone();
-            let task = async move {
-                if !ends {
-                    std::future::pending::<()>().await;
-                }
-            };
-            tasks.spawn_critical(name, task, move |name| report.try_send(name).unwrap());
-        }
-        let report_of_panic = report.clone();
-        tasks.spawn_critical("panics", async { panic!("on purpose") }, move |name| {
-            report_of_panic.try_send(name).unwrap();
-        });
-        let mut names = [lost.recv().await.unwrap(), lost.recv().await.unwrap()];
-        names.sort_unstable();
-        assert_eq!(names, ["ends", "panics"]);
-        tasks.shut_down().await;
-        drop(report);
-        assert_eq!(lost.recv().await, None);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[tokio::test]
     async fn a_kept_task_that_ends_or_panics_is_told_of() {

@@ -227,7 +227,7 @@ async fn stop(
 ) {
     let sealing = posture.clone();
     let sealed = tokio::task::spawn_blocking(move || {
-        sealing.hold("stop", crate::posture::Cause::new("the gateway is stopping", "start it again"));
+        sealing.hold("stop", crate::posture::Cause::stopping());
     });
     if sealed.await.is_err() {
         tracing::error!(
