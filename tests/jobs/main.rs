@@ -2,5 +2,6 @@
 
 mod command;
 mod network;
+mod packages;
 mod stop;
 mod world;

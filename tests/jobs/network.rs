@@ -79,7 +79,7 @@ fn a_job_may_ask_why() {
         &lab,
         policies::DOMAINS,
         &["--quiet"],
-        "/.sally net explain evil.sallylab.net:443; true",
+        "sally net explain evil.sallylab.net:443; true",
     )
     .expect(0);
     assert!(said.out.contains("name_not_allowed"), "{said:?}");

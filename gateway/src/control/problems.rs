@@ -81,8 +81,9 @@ fn compose(error: &ComposeError) -> Problem {
         }
         ComposeError::NotEnforcedYet(_) => problem("not_enforced_yet")
             .hint("remove the key; running without what it asks for would be a lie"),
-        ComposeError::NeedsPackages(_) => problem("policy_invalid")
-            .hint("name the image, so that its package managers' hosts can be read"),
+        ComposeError::NeedsPackages(_) => problem("policy_invalid").hint(
+            "only `sallyport run` has an image to read them from; here, name the hosts under `allow`",
+        ),
         ComposeError::WorkspaceName => Problem::new(400, "bad_request", error.to_string()),
         ComposeError::NoFloors => Problem::new(503, "sealed", error.to_string())
             .hint("`sallyport doctor` names the floor"),

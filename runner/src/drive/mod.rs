@@ -1,14 +1,16 @@
 //! Drives one run: checked job in, exactly one last event out.
 //!
-//! The journey: image, isolation class, pod (from the pool or wired now), policy acknowledged, workload prepared and
+//! The journey: image, isolation class, the image's package hosts if the policy uses them, pod (from the pool or wired now), policy acknowledged, workload prepared and
 //! inspected, started; then its output, its end, the timeout and the wish to end it, whichever comes first; then the undo
 //! stack in reverse: workload, network, holder, files. Invariant: no workload is made before its pod's network is
 //! acknowledged for exactly the job's policy. Failure stance: cleaning up always finishes and collects what failed.
 
+mod packages;
 mod watch;
 
 use std::time::Duration;
 
+use gateway::control::PolicySource;
 use tokio::sync::mpsc;
 
 use self::watch::Watch;
@@ -175,7 +177,14 @@ async fn follow(
             run: plan.run.clone(),
         })
         .await;
-    let pod = pod(runner, claim.pooled, plan).await?;
+    let policy = match packages::resolved(runner, plan, &ends, events).await {
+        Ok(policy) => policy,
+        Err(failure) => {
+            release_unused(runner, claim.pooled).await;
+            return Err(failure);
+        }
+    };
+    let pod = pod(runner, claim.pooled, plan, &policy).await?;
     let mut workload = None;
     let ended = live(runner, &pod, plan, &mut workload, &ends, events).await;
     let (summary, leftovers) = clean_up(runner, pod, workload).await;
@@ -231,9 +240,14 @@ fn failure(code: &str, error: &SandboxError) -> Failure {
 }
 
 /// The pooled pod under the job's policy, or a fresh one.
-async fn pod(runner: &Runner, pooled: Option<Pod>, plan: &Plan<'_>) -> Result<Pod, PodError> {
+async fn pod(
+    runner: &Runner,
+    pooled: Option<Pod>,
+    plan: &Plan<'_>,
+    policy: &PolicySource,
+) -> Result<Pod, PodError> {
     if let Some(mut pod) = pooled {
-        match runner.pods.assign(&mut pod, &plan.job.policy).await {
+        match runner.pods.assign(&mut pod, policy).await {
             Ok(()) => return Ok(pod),
             Err(error) => {
                 let refused = matches!(&error, PodError::Gateway { source, .. } if source.problem().is_some_and(|p| p.code != "not_found"));
@@ -247,7 +261,7 @@ async fn pod(runner: &Runner, pooled: Option<Pod>, plan: &Plan<'_>) -> Result<Po
     }
     runner
         .pods
-        .wire(&plan.run, &plan.job.workspace, &plan.job.policy)
+        .wire(&plan.run, &plan.job.workspace, policy)
         .await
 }
 

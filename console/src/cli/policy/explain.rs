@@ -48,6 +48,7 @@ fn address(text: &str) -> Result<IpAddr, String> {
 pub fn perform(arguments: &Arguments, format: Format) -> Verdict {
     let question = question(arguments)?;
     let policy = super::load(&arguments.policy)?;
+    let from_image = policy.needs_packages.clone();
     let layers = vec![(LayerKind::Job, Arc::new(policy))];
     let snapshot = Snapshot::new(
         layers,
@@ -58,6 +59,14 @@ pub fn perform(arguments: &Arguments, format: Format) -> Verdict {
     match format {
         Format::Json => show::json(&explanation)?,
         Format::Text => print(&arguments.destination, &explanation)?,
+    }
+    if let (Some(at), Format::Text, true) =
+        (from_image, format, explanation.decision != Decision::Permit)
+    {
+        show::out(format_args!(
+            "{}: note: the set `packages` is read from the image when a run starts; its hosts are not known here",
+            clean(&at.to_string())
+        ))?;
     }
     Ok(Outcome::Good)
 }

@@ -23,8 +23,10 @@ pub const ROLE_LABEL: &str = "sallyport.role";
 /// Label that names the run.
 pub const RUN_LABEL: &str = "sallyport.run";
 
-/// Where the helper lies in every workload.
+/// Where the helper lies in every workload, as its init: directly below the root, which nobody can rename.
 const SALLY: &str = "/.sally";
+/// Where people find it: on the search path of engines and images. A mount is made where the image has no such folder.
+pub const SALLY_ON_PATH: &str = "/usr/local/bin/sally";
 /// Where the holder finds its one-use socket.
 const SOCKET: &str = "/socket";
 const HOST_NAME: &str = "sandbox";
@@ -144,6 +146,7 @@ pub fn workload(common: &Common<'_>, guest: &Path, spec: &WorkloadSpec) -> Conta
     };
     let mut mounts = vec![
         read_only(guest, SALLY),
+        read_only(guest, SALLY_ON_PATH),
         read_only(&spec.files.resolv_conf, "/etc/resolv.conf"),
         read_only(&spec.files.hosts, "/etc/hosts"),
         read_only(&spec.files.hostname, "/etc/hostname"),
@@ -370,7 +373,13 @@ mod tests {
         let targets: Vec<_> = mounts.iter().map(|m| m.target.clone().unwrap()).collect();
         assert_eq!(
             targets,
-            ["/.sally", "/etc/resolv.conf", "/etc/hosts", "/etc/hostname"]
+            [
+                "/.sally",
+                "/usr/local/bin/sally",
+                "/etc/resolv.conf",
+                "/etc/hosts",
+                "/etc/hostname"
+            ]
         );
         assert!(
             mounts
