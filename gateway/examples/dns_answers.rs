@@ -154,6 +154,7 @@ fn network(dir: &std::path::Path) -> Arc<Network> {
         v6: Ipv6Addr::LOCALHOST,
         link: "l1".to_owned(),
         broker: None,
+        member: None,
         live: ArcSwap::from_pointee(Live {
             snapshot: Arc::new(snapshot),
             generation: Generation(1),

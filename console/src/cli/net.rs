@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use gateway::control::api::{AttachRequest, FlowEvent, FlowView, NetworkView, default_workspace};
+use gateway::member::{Membership, ServiceName};
 use netpolicy::ids::NetworkId;
 
 use super::policy::source;
@@ -53,6 +54,15 @@ pub enum Verb {
         /// Workspace, which chooses the workspace floor
         #[arg(long, default_value_t = default_workspace())]
         workspace: String,
+        /// App whose siblings it may share a name space with, for a service of an app
+        #[arg(long, requires = "service", value_name = "GROUP")]
+        group: Option<NetworkId>,
+        /// Its name to its siblings
+        #[arg(long, requires = "group", value_name = "NAME")]
+        service: Option<ServiceName>,
+        /// Siblings that it may connect to, by service name
+        #[arg(long, requires = "group", value_delimiter = ',', value_name = "NAMES")]
+        needs: Vec<ServiceName>,
         /// Socket that gets connections to the broker address
         #[arg(long, value_name = "SOCKET")]
         broker: Option<PathBuf>,
@@ -86,7 +96,7 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
                 }
                 flows(&client.flows(name.as_ref()).await?, format)?;
             }
-            Verb::Attach { netns, policy, name, workspace, broker } => {
+            Verb::Attach { netns, policy, name, workspace, group, service, needs, broker } => {
                 let namespace = open(&netns)?;
                 let request = AttachRequest {
                     id: name.map(|n| id(&n)).transpose()?,
@@ -94,6 +104,7 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
                     workspace,
                     policy: source(&policy)?,
                     broker,
+                    member: membership(group, service, needs),
                     labels: std::collections::BTreeMap::new(),
                 };
                 show_one(&client.attach(&request, namespace).await?, format)?;
@@ -122,6 +133,11 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
 
 fn id(name: &str) -> Result<NetworkId, Failure> {
     name.parse().map_err(|e: netpolicy::ids::NetworkIdError| Failure::from_error(&e))
+}
+
+/// clap lets neither the group nor the service stand alone.
+fn membership(group: Option<NetworkId>, service: Option<ServiceName>, needs: Vec<ServiceName>) -> Option<Membership> {
+    Some(Membership { group: group?, service: service?, needs: needs.into_iter().collect() })
 }
 
 fn open(path: &std::path::Path) -> Result<OwnedFd, Failure> {
@@ -161,6 +177,7 @@ fn show_one(network: &NetworkView, format: Format) -> Result<(), Failure> {
         ("addresses", format!("{}, {}", network.v4, network.v6)),
         ("DNS, broker, proxy", format!("{}, {}", network.service_v4, network.service_v6)),
         ("workspace", network.workspace.clone()),
+        ("member", network.member.as_ref().map_or_else(|| "-".to_owned(), |m| format!("{} of {}", m.service, m.group))),
         ("run", network.run.clone().unwrap_or_else(|| "-".to_owned())),
         ("policy", format!("{} (generation {})", network.policy_name, network.generation.0)),
         ("policy hash", network.policy.to_string()),

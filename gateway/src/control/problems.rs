@@ -50,6 +50,9 @@ pub fn change(error: &ChangeError) -> Problem {
         ChangeError::Allot(AllotError::Full(_)) => {
             Problem::new(503, "full", error.to_string()).hint("detach networks, or widen `gateway.pools.sandboxes`")
         }
+        ChangeError::ServiceTaken(_) | ChangeError::ForeignGroup(_) => {
+            Problem::new(409, "conflict", error.to_string()).hint("choose another group or service, or detach that network")
+        }
         ChangeError::Compose(error) => compose(error),
         ChangeError::Kernel(error) => kernel(error),
         ChangeError::Record(_) => Problem::new(503, "journal", chain(error)).hint("free space for the journal"),

@@ -19,12 +19,14 @@ use netpolicy::ruleset::{Element, InterfaceName, Limits, Plan, Ports, Queue, Rul
 use rtnetlink::LinkUnspec;
 
 use super::error::{Act, KernelError, Mismatch};
+use super::lanes::{self, LaneChain};
 use super::links;
 use super::netns::{Ns, NsId, Origin};
 use super::nft::{check, read, write};
 use super::steering::Steering;
 use super::survey::{Survey, survey};
 use super::{inspect, policy_routing, sysctl, wire};
+use crate::member::Membership;
 
 /// What the kernel part is made from.
 #[derive(Clone, Debug)]
@@ -101,7 +103,9 @@ pub(super) struct State {
     pub(super) members: BTreeMap<InterfaceName, Member>,
     /// Links that are being made or deleted: neither missing nor strange.
     pub(super) moving: BTreeSet<InterfaceName>,
-    /// Counts every change of the two.
+    /// Links of members that somebody deleted, as last seen: no lane can begin or end there.
+    pub(super) gone: BTreeSet<InterfaceName>,
+    /// Counts every change of members and moving links.
     pub(super) epoch: u64,
     /// Indices of links that we made: their late notices are not foreign. Indices are not reused soon.
     pub(super) made: VecDeque<u32>,
@@ -137,6 +141,8 @@ pub(super) struct Member {
     pub(super) v6: Ipv6Addr,
     /// Absent after a restart, until the holder's namespace is offered again.
     pub(super) sandbox: Option<Ns>,
+    /// What it is to its siblings.
+    pub(super) membership: Option<Membership>,
 }
 
 impl Member {
@@ -177,6 +183,7 @@ impl Enforcer {
             posture: Posture::Sealed,
             members: [].into(),
             moving: [].into(),
+            gone: [].into(),
             epoch: 0,
             made: VecDeque::new(),
         };
@@ -246,10 +253,19 @@ impl Enforcer {
     /// Applies the ruleset of a posture with the elements of all attached networks, in one transaction, and reads it
     /// back. Held SYNs may be lost; established flows stay.
     pub fn apply(&self, posture: Posture) -> Result<(), KernelError> {
+        let gone = self.gone()?;
         let mut state = self.state();
+        state.gone = gone;
         let rules = self.rules(&state, posture);
+        // Sealing shuts lanes first, whatever becomes of the rest; opening opens them last.
+        if posture == Posture::Sealed {
+            write::replace_lanes(&state.writer, &lanes(&state, posture))?;
+        }
         write::replace(&state.writer, &rules)?;
         state.posture = posture;
+        if posture == Posture::Enforcing {
+            self.write_lanes(&state)?;
+        }
         self.check_rules(&state)
     }
 
@@ -339,6 +355,7 @@ impl Enforcer {
         for link in live {
             self.detach(&link)?.finish()?;
         }
+        write::replace_lanes(&self.state().writer, &[])?;
         write::delete(&self.state().writer)?;
         Ns::unlink(&self.inner.config.directory, &self.inner.config.name)
     }
@@ -365,7 +382,34 @@ impl Enforcer {
 
     fn check_rules(&self, state: &State) -> Result<(), KernelError> {
         let found = read::everything(&state.reader).act("reading the rules back")?;
-        Ok(check::check(&self.rules(state, state.posture), &found)?)
+        let lanes = lanes(state, state.posture);
+        Ok(check::check(
+            &self.rules(state, state.posture),
+            &lanes,
+            &found,
+        )?)
+    }
+
+    /// Writes the lanes of the posture in force.
+    pub(super) fn write_lanes(&self, state: &State) -> Result<(), KernelError> {
+        write::replace_lanes(&state.writer, &lanes(state, state.posture))
+    }
+
+    /// Links of members that are not there any more; looked for only where somebody has siblings.
+    fn gone(&self) -> Result<BTreeSet<InterfaceName>, KernelError> {
+        let attached: Vec<(InterfaceName, u32)> = {
+            let state = self.state();
+            let members = state.members.iter().filter(|(_, m)| m.membership.is_some());
+            members.map(|(link, m)| (link.clone(), m.index)).collect()
+        };
+        if attached.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let there = self.look()?;
+        let lost = attached
+            .into_iter()
+            .filter(|(link, index)| there.index_of(link.as_str()) != Some(*index));
+        Ok(lost.map(|(link, _)| link).collect())
     }
 
     /// A panic while the state was held leaves it as consistent as the kernel's own: verification finds the rest.
@@ -375,6 +419,10 @@ impl Enforcer {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn lanes(state: &State, posture: Posture) -> Vec<LaneChain> {
+    lanes::between(&state.members, &state.gone, posture)
 }
 
 fn plan(config: &Config, queue: Queue) -> Plan {

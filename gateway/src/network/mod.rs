@@ -21,6 +21,7 @@ use netpolicy::policy::NamesMode;
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::Ledger;
+use crate::member::Membership;
 use crate::resolve::Leases;
 use flows::FlowTable;
 
@@ -54,6 +55,8 @@ pub struct Network {
     pub link: String,
     /// Socket that gets the broker connections, if any.
     pub broker: Option<PathBuf>,
+    /// What it is to its siblings, if it has any.
+    pub member: Option<Membership>,
     /// Policy now.
     pub live: ArcSwap<Live>,
     /// Names handed out.
@@ -85,6 +88,15 @@ impl Networks {
             .values()
             .find(|n| &n.id == id)
             .cloned()
+    }
+
+    /// The member of a group with this service name.
+    pub fn member(&self, group: &NetworkId, service: &str) -> Option<Arc<Network>> {
+        let is = |n: &&Arc<Network>| {
+            let member = n.member.as_ref();
+            member.is_some_and(|m| m.group == *group && m.service.as_str() == service)
+        };
+        self.by_source.load().values().find(is).cloned()
     }
 
     /// Every network once, by id.

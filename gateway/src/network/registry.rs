@@ -30,6 +30,7 @@ use crate::context::{Context, now, now_ms};
 use crate::control::{AttachRequest, PolicySource};
 use crate::kernel::{AttachPlan, Enforcer, KernelError};
 use crate::limits::{Ledger, Used};
+use crate::member::ServiceName;
 use crate::policy::{ComposeError, Composed, Composer};
 use crate::record::entry::{Entry, NetworkChange};
 use crate::record::Unwritable;
@@ -44,6 +45,12 @@ pub enum ChangeError {
     /// There is no such network.
     #[error("there is no network {0}")]
     Unknown(NetworkId),
+    /// Another member has the service's name.
+    #[error("the group has a service {0} already")]
+    ServiceTaken(ServiceName),
+    /// The group is another user's or another workspace's.
+    #[error("the group {0} belongs to another user or workspace")]
+    ForeignGroup(NetworkId),
     /// No identity or address is free.
     #[error(transparent)]
     Allot(#[from] AllotError),
@@ -170,6 +177,7 @@ impl Registry {
             v6: taken.v6,
             link: taken.link.clone(),
             broker: request.broker.clone(),
+            member: request.member.clone(),
             owner,
             labels: request.labels.clone(),
             source: request.policy.clone(),
@@ -178,12 +186,13 @@ impl Registry {
             attached_ms: now_ms(),
             used: Used::default(),
         };
+        may_join(&states, &state)?;
         self.parts.states.begin(&state.id)?;
         let network = self.enter(&mut states, state, &composed)?;
         // The writer's lock is not needed for the kernel's part: nobody else can change what is not acknowledged yet,
         // and attaches may run side by side.
         drop(states);
-        let plan = AttachPlan { network: taken.id.clone(), link: link.clone(), sandbox: namespace, v4: taken.v4, v6: taken.v6 };
+        let plan = AttachPlan { network: taken.id.clone(), link: link.clone(), sandbox: namespace, v4: taken.v4, v6: taken.v6, membership: request.member.clone() };
         let wired = self.parts.enforcer.attach(plan).map_err(ChangeError::from).and_then(|_| Ok(self.record(&network, "attached")?));
         if let Err(error) = wired {
             self.leave(&network);
@@ -211,6 +220,7 @@ impl Registry {
             v6: state.v6,
             link: state.link.clone(),
             broker: state.broker.clone(),
+            member: state.member.clone(),
             live: ArcSwap::from_pointee(live(composed, state.generation)),
             leases,
             ledger: Ledger::new(&composed.snapshot.limits(), state.used),
@@ -439,10 +449,11 @@ impl Registry {
         let composed = self.parts.composer.compose(&state.workspace, &state.source, self.book())?;
         let state = State { policy: composed.snapshot.hash(), ..state };
         let mut states = self.states();
+        may_join(&states, &state)?;
         let network = self.enter(&mut states, state, &composed)?;
         drop(states);
         // A flow of before that has no close in the record was reset by the restart; this entry says so.
-        let outcome = self.parts.enforcer.adopt(link).map_err(ChangeError::from).and_then(|()| Ok(self.record(&network, "adopted")?));
+        let outcome = self.parts.enforcer.adopt(link, network.member.clone()).map_err(ChangeError::from).and_then(|()| Ok(self.record(&network, "adopted")?));
         if outcome.is_err() {
             self.leave(&network);
         }
@@ -462,6 +473,21 @@ impl Registry {
         }
         Ok(lost)
     }
+}
+
+/// A group is one user's in one workspace, and a service's name leads to one member.
+fn may_join(states: &HashMap<NetworkId, Entered>, joining: &State) -> Result<(), ChangeError> {
+    let Some(own) = &joining.member else { return Ok(()) };
+    for there in states.values().map(|entered| &entered.state) {
+        let Some(member) = there.member.as_ref().filter(|m| m.group == own.group) else { continue };
+        if (there.owner, &there.workspace) != (joining.owner, &joining.workspace) {
+            return Err(ChangeError::ForeignGroup(own.group.clone()));
+        }
+        if member.service == own.service {
+            return Err(ChangeError::ServiceTaken(own.service.clone()));
+        }
+    }
+    Ok(())
 }
 
 fn live(composed: &Composed, generation: Generation) -> Live {

@@ -155,6 +155,7 @@ impl Lab {
             v6: Ipv6Addr::new(0xfd53, 0x616c, 0x6c79, 2, 0, 0, 0, last.into()),
             link: format!("l{last}"),
             broker: None,
+            member: None,
             live: ArcSwap::from_pointee(live(policy)),
             leases: Leases::open(&self.leases_path(last), pools(), "w").unwrap(),
             ledger: Ledger::new(&limits, Used::default()),

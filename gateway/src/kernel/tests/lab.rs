@@ -63,6 +63,7 @@ impl Lab {
             sandbox,
             v4: v4(n),
             v6: v6(n),
+            membership: None,
         })
     }
 

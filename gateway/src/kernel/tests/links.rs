@@ -164,7 +164,7 @@ fn links_of_an_earlier_gateway_carry_nothing_until_adopted() {
         link.network.as_ref().map(ToString::to_string).as_deref(),
         Some("net-0")
     );
-    second.adopt(link).unwrap();
+    second.adopt(link, None).unwrap();
     assert_eq!(second.verify().unwrap(), Ok(()));
     assert!(sandbox.run(connect));
     drop(doors);
