@@ -179,6 +179,30 @@ impl Lab {
         sandbox
     }
 
+    /// A new sandbox that is a service of an app.
+    pub fn member(&self, group: &str, service: &str, needs: &str, policy: &str) -> Sandbox {
+        let namespace = Namespace::new(&format!("{service} of {group}"));
+        let name = format!("{group}-{service}");
+        let (v4, v6) = addresses(&self.attach_member(&namespace, (group, service, needs), policy).expect(0).json());
+        let sandbox = Sandbox { namespace, name, v4, v6 };
+        sandbox.warm();
+        sandbox
+    }
+
+    /// Tries to attach a namespace as a service of an app (group, service, needs).
+    pub fn attach_member(&self, namespace: &Namespace, member: (&str, &str, &str), policy: &str) -> Said {
+        let (group, service, needs) = member;
+        let name = format!("{group}-{service}");
+        let netns = namespace.path().display().to_string();
+        let policy = self.policy_argument(&name, policy);
+        let mut arguments = vec!["net", "attach", "--netns", &netns, "--policy", &policy, "--name", &name, "--json"];
+        arguments.extend(["--group", group, "--service", service]);
+        if !needs.is_empty() {
+            arguments.extend(["--needs", needs]);
+        }
+        self.sallyport(&arguments)
+    }
+
     /// Tries to attach a namespace; what the CLI said.
     pub fn attach(&self, namespace: &Namespace, name: &str, policy: &str) -> Said {
         let netns = namespace.path().display().to_string();
