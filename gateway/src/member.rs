@@ -25,7 +25,9 @@ pub struct ServiceName(Box<str>);
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ServiceNameError {
     /// Not a label.
-    #[error("a service name has 1 to 63 characters of a-z, 0-9 and '-', starts with a letter and does not end with '-'")]
+    #[error(
+        "a service name has 1 to 63 characters of a-z, 0-9 and '-', starts with a letter and does not end with '-'"
+    )]
     Label,
     /// Means something else.
     #[error("the service name {0} is reserved")]

@@ -53,6 +53,18 @@ fn reaches(from: &Sandbox, to: IpAddr) -> bool {
     })
 }
 
+/// More than any buffer on the way, so that whole segments of every size pass.
+fn carries_bulk(from: &Sandbox, to: IpAddr) -> bool {
+    let stream = from.run(|| connect(SocketAddr::new(to, PORT)).expect_open());
+    let mut writer = stream.try_clone().expect("clone");
+    let sent: Vec<u8> = (0..4_000_000_u32).map(|n| n.to_le_bytes()[1]).collect();
+    let copy = sent.clone();
+    let writing = std::thread::spawn(move || writer.write_all(&copy).is_ok());
+    let mut back = vec![0; sent.len()];
+    let read = { &stream }.read_exact(&mut back).is_ok();
+    writing.join().expect("writer") && read && back == sent
+}
+
 fn datagrams(from: &Sandbox, to: IpAddr) -> bool {
     from.run(|| {
         let to = SocketAddr::new(to, PORT);
@@ -83,6 +95,7 @@ fn a_service_reaches_a_sibling_that_it_needs_by_name_and_is_not_reached_back() {
     }
     for to in [db.v4(), db.v6()] {
         assert!(reaches(&web, to), "tcp to {to}");
+        assert!(carries_bulk(&web, to), "bulk to {to}");
         assert!(datagrams(&web, to), "udp to {to}");
     }
     for (from, to) in [(&db, &web), (&db, &idle), (&idle, &db), (&idle, &web), (&web, &idle)] {
@@ -235,7 +248,8 @@ fn a_detached_member_is_unreachable_and_the_last_one_takes_the_lanes_along() {
     let web = lab.member("shop", "web", "db", policies::NONE);
     serve(&db);
     assert!(reaches(&web, db.v4()), "the permitted twin");
-    let tables = || String::from_utf8_lossy(&lab.gateway().namespace().exec(&["nft", "list", "tables"]).stdout).into_owned();
+    let tables =
+        || String::from_utf8_lossy(&lab.gateway().namespace().exec(&["nft", "list", "tables"]).stdout).into_owned();
     assert!(tables().contains("netdev"), "{}", tables());
     lab.detach(&db).expect(0);
     assert!(!tables().contains("netdev"), "{}", tables());

@@ -20,7 +20,12 @@ Any network namespace that has only `lo` can be put behind the gateway, whatever
   ip netns add mine
   sallyport net attach --netns /run/netns/mine --policy domains.yml --name mine
   ip netns exec mine curl https://example.com/    # DNS server: 198.18.0.1
-  sallyport net detach mine";
+  sallyport net detach mine
+
+Services of one app reach the siblings that they need, by name, and nobody else:
+
+  sallyport net attach --netns /run/netns/db --policy none.yml --group shop --service db
+  sallyport net attach --netns /run/netns/web --policy web.yml --group shop --service web --needs db";
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -54,7 +59,7 @@ pub enum Verb {
         /// Workspace, which chooses the workspace floor
         #[arg(long, default_value_t = default_workspace())]
         workspace: String,
-        /// App whose siblings it may share a name space with, for a service of an app
+        /// App that it is a service of; its members find each other by service name
         #[arg(long, requires = "service", value_name = "GROUP")]
         group: Option<NetworkId>,
         /// Its name to its siblings

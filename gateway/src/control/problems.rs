@@ -50,7 +50,7 @@ pub fn change(error: &ChangeError) -> Problem {
         ChangeError::Allot(AllotError::Full(_)) => {
             Problem::new(503, "full", error.to_string()).hint("detach networks, or widen `gateway.pools.sandboxes`")
         }
-        ChangeError::ServiceTaken(_) | ChangeError::ForeignGroup(_) => {
+        ChangeError::Join(_) => {
             Problem::new(409, "conflict", error.to_string()).hint("choose another group or service, or detach that network")
         }
         ChangeError::Compose(error) => compose(error),

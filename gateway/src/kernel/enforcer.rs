@@ -342,7 +342,9 @@ impl Enforcer {
     /// The rules in force as nft text.
     pub fn rules_text(&self) -> String {
         let state = self.state();
-        self.rules(&state, state.posture).render()
+        let mut text = self.rules(&state, state.posture).render();
+        text.push_str(&lanes::render(&lanes(&state, state.posture)));
+        text
     }
 
     /// Takes everything away: links, rules, and the name of the namespace.

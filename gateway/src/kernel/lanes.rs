@@ -15,6 +15,7 @@
 //! Owns which rules there are. Refuses to own: writing and reading them ([`super::nft`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netpolicy::ruleset::{Fate, InterfaceName};
@@ -43,8 +44,42 @@ const LINK: u32 = 0;
 pub struct LaneChain {
     /// The sender's link; also the chain's name.
     pub link: InterfaceName,
-    /// Comment and expressions of each rule, in order.
-    pub rules: Vec<(&'static str, Vec<Vm>)>,
+    /// Its rules, in order.
+    pub rules: Vec<LaneRule>,
+}
+
+/// One rule of a lane.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LaneRule {
+    /// Stable comment.
+    pub comment: &'static str,
+    /// For people, in nft's words.
+    pub text: String,
+    /// What the kernel holds.
+    pub steps: Vec<Vm>,
+}
+
+/// The table as text; empty without lanes.
+pub(super) fn render(chains: &[LaneChain]) -> String {
+    let mut text = String::new();
+    if chains.is_empty() {
+        return text;
+    }
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "table netdev {TABLE} {{");
+    for LaneChain { link, rules } in chains {
+        let _ = writeln!(text, "\tchain {link} {{");
+        let _ = writeln!(
+            text,
+            "\t\ttype filter hook ingress device \"{link}\" priority {PRIORITY}; policy accept;"
+        );
+        for rule in rules {
+            let _ = writeln!(text, "\t\t{} comment \"{}\"", rule.text, rule.comment);
+        }
+        text.push_str("\t}\n");
+    }
+    text.push_str("}\n");
+    text
 }
 
 /// One end.
@@ -92,14 +127,20 @@ fn end(member: &Member) -> End {
 }
 
 /// The rules for what one member sends to another.
-fn lane(from: End, to: End, asks: bool, posture: Posture) -> Vec<(&'static str, Vec<Vm>)> {
+fn lane(from: End, to: End, asks: bool, posture: Posture) -> Vec<LaneRule> {
     let pairs = [
         (IpAddr::V4(from.v4), IpAddr::V4(to.v4)),
         (IpAddr::V6(from.v6), IpAddr::V6(to.v6)),
     ];
     let mut rules = Vec::new();
     for (source, destination) in pairs {
+        let family = if source.is_ipv4() { "ip" } else { "ip6" };
+        let end = match posture {
+            Posture::Enforcing => format!("fwd to ifindex {}", to.index),
+            Posture::Sealed => "drop".to_owned(),
+        };
         let mut tcp = packet(source, destination, TCP);
+        let mut flags = "";
         if !asks || posture == Posture::Sealed {
             // A positive match on readable flags: what cannot be read is not let through.
             tcp.extend([
@@ -109,11 +150,21 @@ fn lane(from: End, to: End, asks: bool, posture: Posture) -> Vec<(&'static str, 
                 },
                 compare(false, &[SYN]),
             ]);
+            flags = " tcp flags & (syn | ack) != syn";
         }
         let udp = packet(source, destination, UDP);
-        for (comment, mut steps) in [("tcp to a sibling", tcp), ("udp to a sibling", udp)] {
+        for (comment, protocol, flags, mut steps) in [
+            ("tcp to a sibling", "tcp", flags, tcp),
+            ("udp to a sibling", "udp", "", udp),
+        ] {
             steps.extend(outcome(to, posture));
-            rules.push((comment, steps));
+            rules.push(LaneRule {
+                comment,
+                text: format!(
+                    "{family} saddr {source} {family} daddr {destination} meta l4proto {protocol}{flags} {end}"
+                ),
+                steps,
+            });
         }
     }
     rules

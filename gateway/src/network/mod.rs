@@ -5,6 +5,7 @@
 pub mod allot;
 pub mod flows;
 pub mod instance;
+pub mod join;
 pub mod redecide;
 pub mod registry;
 pub mod state;

@@ -104,9 +104,9 @@ fn check_lanes(wanted: &[LaneChain], there: &[&FoundChain]) -> Result<(), Mismat
             rules: chain
                 .rules
                 .iter()
-                .map(|(comment, steps)| FoundRule {
-                    comment: (*comment).to_owned(),
-                    steps: steps.clone(),
+                .map(|rule| FoundRule {
+                    comment: rule.comment.to_owned(),
+                    steps: rule.steps.clone(),
                 })
                 .collect(),
         };

@@ -97,10 +97,12 @@ pub fn replace_lanes(socket: &Socket, chains: &[LaneChain]) -> Result<(), Kernel
         raw.set_policy(Policy::Accept);
         raw.set_device(&name);
         batch.add(&raw, MsgType::Add);
-        for (comment, steps) in &chain.rules {
+        for rule in &chain.rules {
             let mut line = Rule::new(&raw);
-            steps.iter().for_each(|step| line.add_expr(&expression(step)));
-            line.set_comment(c_text(comment))
+            for step in &rule.steps {
+                line.add_expr(&expression(step));
+            }
+            line.set_comment(c_text(rule.comment))
                 .map_err(KernelError::Unusable)?;
             batch.add(&line, MsgType::Add);
         }

@@ -61,7 +61,9 @@ pub(super) fn of(
         && let Some(sibling) = sibling(networks, network, service)
     {
         return Some(match sibling {
-            Sibling::Needed(there) => Local::Answer(brief(addresses((there.v4, there.v6), question.kind))),
+            Sibling::Needed(there) => {
+                Local::Answer(brief(addresses((there.v4, there.v6), question.kind)))
+            }
             Sibling::Absent => Local::Answer(Answer::empty(Code::NxDomain, SIBLING_TTL)),
             Sibling::Apart => Local::Nothing,
         });
@@ -102,7 +104,9 @@ enum Sibling {
 fn sibling(networks: &Networks, network: &Network, service: &str) -> Option<Sibling> {
     let own = network.member.as_ref()?;
     let needed = own.needs.iter().any(|n| n.as_str() == service);
-    let there = networks.member(&own.group, service).filter(|n| n.id != network.id);
+    let there = networks
+        .member(&own.group, service)
+        .filter(|n| n.id != network.id);
     match (there, needed) {
         (Some(there), true) => Some(Sibling::Needed(there)),
         (None, true) => Some(Sibling::Absent),
