@@ -28,7 +28,7 @@ fn serve(sandbox: &Sandbox) {
             std::thread::spawn(move || {
                 let mut buffer = [0; 4096];
                 while let Ok(length @ 1..) = stream.read(&mut buffer) {
-                    let _ = stream.write_all(&buffer[..length]);
+                    let _ = stream.write_all(buffer.get(..length).unwrap_or_default());
                 }
             });
         }
@@ -36,7 +36,7 @@ fn serve(sandbox: &Sandbox) {
     std::thread::spawn(move || {
         let mut buffer = [0; 4096];
         while let Ok((length, from)) = udp.recv_from(&mut buffer) {
-            let _ = udp.send_to(&buffer[..length], from);
+            let _ = udp.send_to(buffer.get(..length).unwrap_or_default(), from);
         }
     });
 }

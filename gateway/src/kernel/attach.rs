@@ -11,7 +11,7 @@ use netpolicy::ids::NetworkId;
 use netpolicy::ruleset::InterfaceName;
 use nftnl::MsgType;
 
-use super::enforcer::{Enforcer, Member, State};
+use super::enforcer::{Enforcer, Member};
 use super::error::KernelError;
 use super::links::{self, Pair, Wired};
 use super::netns::{Ns, NsId, route_here};
@@ -161,7 +161,7 @@ impl Enforcer {
             state.members.remove(link);
             state.gone.remove(link);
             if had_lanes {
-                self.close_lanes(&state)?;
+                state.close_lanes()?;
             }
         }
         state.set_moving(link);
@@ -305,20 +305,12 @@ impl Enforcer {
         state.remember(member.index);
         let (elements, has_lanes) = (member.elements(link), member.membership.is_some());
         state.members.insert(link.clone(), member);
-        if has_lanes && let Err(error) = self.write_lanes(&state) {
+        if has_lanes && let Err(error) = state.write_lanes() {
             state.members.remove(link);
             write::change_elements(&state.writer, &elements, MsgType::Del)?;
             return Err(error);
         }
         Ok(())
-    }
-
-    /// Lanes of a member that left go; if the others' cannot be written, all go, and verification brings them back.
-    fn close_lanes(&self, state: &State) -> Result<(), KernelError> {
-        self.write_lanes(state).or_else(|error| {
-            tracing::error!(%error, "lanes could not be rewritten; all are closed");
-            write::replace_lanes(&state.writer, &[])
-        })
     }
 
     fn refuse_forbidden(&self, sandbox: &Ns) -> Result<(), KernelError> {

@@ -19,7 +19,7 @@ use netpolicy::ruleset::{Element, InterfaceName, Limits, Plan, Ports, Queue, Rul
 use rtnetlink::LinkUnspec;
 
 use super::error::{Act, KernelError, Mismatch};
-use super::lanes::{self, LaneChain};
+use super::lanes;
 use super::links;
 use super::netns::{Ns, NsId, Origin};
 use super::nft::{check, read, write};
@@ -99,7 +99,7 @@ pub(super) struct Inner {
 pub(super) struct State {
     pub(super) writer: Socket,
     reader: Socket,
-    posture: Posture,
+    pub(super) posture: Posture,
     pub(super) members: BTreeMap<InterfaceName, Member>,
     /// Links that are being made or deleted: neither missing nor strange.
     pub(super) moving: BTreeSet<InterfaceName>,
@@ -259,12 +259,12 @@ impl Enforcer {
         let rules = self.rules(&state, posture);
         // Sealing shuts lanes first, whatever becomes of the rest; opening opens them last.
         if posture == Posture::Sealed {
-            write::replace_lanes(&state.writer, &lanes(&state, posture))?;
+            write::replace_lanes(&state.writer, &state.lanes(posture))?;
         }
         write::replace(&state.writer, &rules)?;
         state.posture = posture;
         if posture == Posture::Enforcing {
-            self.write_lanes(&state)?;
+            state.write_lanes()?;
         }
         self.check_rules(&state)
     }
@@ -343,7 +343,7 @@ impl Enforcer {
     pub fn rules_text(&self) -> String {
         let state = self.state();
         let mut text = self.rules(&state, state.posture).render();
-        text.push_str(&lanes::render(&lanes(&state, state.posture)));
+        text.push_str(&lanes::render(&state.lanes(state.posture)));
         text
     }
 
@@ -384,34 +384,12 @@ impl Enforcer {
 
     fn check_rules(&self, state: &State) -> Result<(), KernelError> {
         let found = read::everything(&state.reader).act("reading the rules back")?;
-        let lanes = lanes(state, state.posture);
+        let lanes = state.lanes(state.posture);
         Ok(check::check(
             &self.rules(state, state.posture),
             &lanes,
             &found,
         )?)
-    }
-
-    /// Writes the lanes of the posture in force.
-    pub(super) fn write_lanes(&self, state: &State) -> Result<(), KernelError> {
-        write::replace_lanes(&state.writer, &lanes(state, state.posture))
-    }
-
-    /// Links of members that are not there any more; looked for only where somebody has siblings.
-    fn gone(&self) -> Result<BTreeSet<InterfaceName>, KernelError> {
-        let attached: Vec<(InterfaceName, u32)> = {
-            let state = self.state();
-            let members = state.members.iter().filter(|(_, m)| m.membership.is_some());
-            members.map(|(link, m)| (link.clone(), m.index)).collect()
-        };
-        if attached.is_empty() {
-            return Ok(BTreeSet::new());
-        }
-        let there = self.look()?;
-        let lost = attached
-            .into_iter()
-            .filter(|(link, index)| there.index_of(link.as_str()) != Some(*index));
-        Ok(lost.map(|(link, _)| link).collect())
     }
 
     /// A panic while the state was held leaves it as consistent as the kernel's own: verification finds the rest.
@@ -421,10 +399,6 @@ impl Enforcer {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn lanes(state: &State, posture: Posture) -> Vec<LaneChain> {
-    lanes::between(&state.members, &state.gone, posture)
 }
 
 fn plan(config: &Config, queue: Queue) -> Plan {

@@ -12,7 +12,7 @@
 //! | UDP, either way | to the sibling | dropped |
 //! | fragments, IPv4 options, IPv6 extension headers | as from any sandbox: dropped | the same |
 //!
-//! Owns which rules there are. Refuses to own: writing and reading them ([`super::nft`]).
+//! Owns which rules there are and when they are written anew. Refuses to own: their bytes ([`super::nft`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -20,9 +20,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netpolicy::ruleset::{Fate, InterfaceName};
 
-use super::enforcer::{Member, Posture};
+use super::enforcer::{Enforcer, Member, Posture, State};
+use super::error::KernelError;
 use super::links;
 use super::nft::lower::{META_PROTOCOL, NETWORK, TRANSPORT, Vm, fate_code};
+use super::nft::write;
 
 /// Name of the table (family netdev).
 pub const TABLE: &str = "sallyport-members";
@@ -88,6 +90,45 @@ struct End {
     index: u32,
     v4: Ipv4Addr,
     v6: Ipv6Addr,
+}
+
+impl State {
+    /// The lanes of a posture.
+    pub(super) fn lanes(&self, posture: Posture) -> Vec<LaneChain> {
+        between(&self.members, &self.gone, posture)
+    }
+
+    /// Writes the lanes of the posture in force.
+    pub(super) fn write_lanes(&self) -> Result<(), KernelError> {
+        write::replace_lanes(&self.writer, &self.lanes(self.posture))
+    }
+
+    /// Lanes of a member that left go; if the others' cannot be written, all go, and verification brings them back.
+    pub(super) fn close_lanes(&self) -> Result<(), KernelError> {
+        self.write_lanes().or_else(|error| {
+            tracing::error!(%error, "lanes could not be rewritten; all are closed");
+            write::replace_lanes(&self.writer, &[])
+        })
+    }
+}
+
+impl Enforcer {
+    /// Links of members that are not there any more; looked for only where somebody has siblings.
+    pub(super) fn gone(&self) -> Result<BTreeSet<InterfaceName>, KernelError> {
+        let attached: Vec<(InterfaceName, u32)> = {
+            let state = self.state();
+            let members = state.members.iter().filter(|(_, m)| m.membership.is_some());
+            members.map(|(link, m)| (link.clone(), m.index)).collect()
+        };
+        if attached.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let there = self.look()?;
+        let lost = attached
+            .into_iter()
+            .filter(|(link, index)| there.index_of(link.as_str()) != Some(*index));
+        Ok(lost.map(|(link, _)| link).collect())
+    }
 }
 
 /// The lanes between these members, but for links that are gone.
