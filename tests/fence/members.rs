@@ -183,6 +183,16 @@ fn forge_neighbours(web: &Sandbox, db: &Sandbox, cache: &Sandbox) {
     }
 }
 
+/// A packet with four bytes of IPv4 options (no-operation).
+fn under_options(from: Ipv4Addr, to: Ipv4Addr, number: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = raw::ipv4(from, to, number, 0, &[&[1, 1, 1, 1], payload].concat());
+    packet[0] = 0x46;
+    packet[10..12].copy_from_slice(&[0, 0]);
+    let sum = raw::checksum(&[&packet[..24]]);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet
+}
+
 #[test]
 fn a_needed_service_cannot_open_a_connection_in_fragments_or_under_options() {
     let lab = lab();
@@ -194,16 +204,14 @@ fn a_needed_service_cannot_open_a_connection_in_fragments_or_under_options() {
     let mark = seen.mark();
     let (from, to) = (v4(db.v4()), v4(web.v4()));
     let segment = raw::syn(db.v4(), web.v4(), (4002, PORT));
-    let mut with_options = raw::ipv4(from, to, protocol::TCP, 0, &[&[1, 1, 1, 1], segment.as_slice()].concat());
-    with_options[0] = 0x46;
-    with_options[10..12].copy_from_slice(&[0, 0]);
-    let sum = raw::checksum(&[&with_options[..24]]);
-    with_options[10..12].copy_from_slice(&sum.to_be_bytes());
+    let datagram = raw::udp(db.v4(), web.v4(), (4004, PORT), b"broken");
     let packets = [
         raw::ipv4(from, to, protocol::TCP, 0x2000, &segment[..8]),
         raw::ipv4(from, to, protocol::TCP, 1, &segment[8..]),
         raw::ipv4(from, to, protocol::TCP, 0, &segment),
-        with_options,
+        under_options(from, to, protocol::TCP, &segment),
+        raw::ipv4(from, to, protocol::UDP, 0x2000, &datagram),
+        under_options(from, to, protocol::UDP, &datagram),
     ];
     for packet in &packets {
         db.run(|| raw::send4(packet)).expect("send");
@@ -217,7 +225,7 @@ fn a_needed_service_cannot_open_a_connection_in_fragments_or_under_options() {
         .since(mark)
         .into_iter()
         .filter(|f| f.touches(db.v4()) || f.touches(db.v6()))
-        .filter(|f| f.protocol != protocol::UDP)
+        .filter(|f| f.protocol != protocol::UDP || f.holds(b"broken"))
         .collect();
     assert!(arrived.is_empty(), "{} frames, first {:?}", arrived.len(), arrived.first());
     assert!(reaches(&web, db.v4()), "answers still come back");
