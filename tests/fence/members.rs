@@ -185,12 +185,11 @@ fn forge_neighbours(web: &Sandbox, db: &Sandbox, cache: &Sandbox) {
 
 /// A packet with four bytes of IPv4 options (no-operation).
 fn under_options(from: Ipv4Addr, to: Ipv4Addr, number: u8, payload: &[u8]) -> Vec<u8> {
-    let mut packet = raw::ipv4(from, to, number, 0, &[&[1, 1, 1, 1], payload].concat());
-    packet[0] = 0x46;
-    packet[10..12].copy_from_slice(&[0, 0]);
-    let sum = raw::checksum(&[&packet[..24]]);
-    packet[10..12].copy_from_slice(&sum.to_be_bytes());
-    packet
+    let plain = raw::ipv4(from, to, number, 0, &[&[1, 1, 1, 1], payload].concat());
+    let part = |range: std::ops::Range<usize>| plain.get(range).unwrap_or_default();
+    let header = |sum: [u8; 2]| [&[0x46], part(1..10), &sum, part(12..24)].concat();
+    let sum = raw::checksum(&[&header([0, 0])]);
+    [header(sum.to_be_bytes()).as_slice(), payload].concat()
 }
 
 #[test]
