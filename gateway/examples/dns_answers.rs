@@ -156,6 +156,7 @@ fn network(dir: &std::path::Path) -> Arc<Network> {
         owner: 0,
         scope: gateway::resolve::upstream::Scope::fresh(),
         broker: None,
+        member: None,
         live: ArcSwap::from_pointee(Live {
             snapshot: Arc::new(snapshot),
             generation: Generation(1),

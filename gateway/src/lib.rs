@@ -16,6 +16,7 @@ pub mod detect;
 pub mod kernel;
 pub mod limits;
 pub mod listen;
+pub mod member;
 pub mod network;
 pub mod policy;
 pub mod posture;

@@ -3,5 +3,6 @@
 //! Modules called `denials` hold attacks that must leak through a plain forwarder (`LAB_PLAIN=1`).
 
 mod denials;
+mod members;
 mod permits;
 mod survives;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use gateway::control::api::{AttachRequest, FlowEvent, FlowView, NetworkView, default_workspace};
+use gateway::member::{Membership, ServiceName};
 use netpolicy::ids::NetworkId;
 
 use super::policy::source;
@@ -19,7 +20,12 @@ Any network namespace that has only `lo` can be put behind the gateway, whatever
   ip netns add mine
   sallyport net attach --netns /run/netns/mine --policy domains.yml --name mine
   ip netns exec mine curl https://example.com/    # DNS server: 198.18.0.1
-  sallyport net detach mine";
+  sallyport net detach mine
+
+Services of one app reach the siblings that they need, by name, and nobody else:
+
+  sallyport net attach --netns /run/netns/db --policy none.yml --group shop --service db
+  sallyport net attach --netns /run/netns/web --policy web.yml --group shop --service web --needs db";
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -53,6 +59,15 @@ pub enum Verb {
         /// Workspace, which chooses the workspace floor
         #[arg(long, default_value_t = default_workspace())]
         workspace: String,
+        /// App that it is a service of; its members find each other by service name
+        #[arg(long, requires = "service", value_name = "GROUP")]
+        group: Option<NetworkId>,
+        /// Its name to its siblings
+        #[arg(long, requires = "group", value_name = "NAME")]
+        service: Option<ServiceName>,
+        /// Siblings that it may connect to, by service name
+        #[arg(long, requires = "group", value_delimiter = ',', value_name = "NAMES")]
+        needs: Vec<ServiceName>,
         /// Socket that gets connections to the broker address
         #[arg(long, value_name = "SOCKET")]
         broker: Option<PathBuf>,
@@ -86,13 +101,7 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
                 }
                 flows(&client.flows(name.as_ref()).await?, format)?;
             }
-            Verb::Attach {
-                netns,
-                policy,
-                name,
-                workspace,
-                broker,
-            } => {
+            Verb::Attach { netns, policy, name, workspace, group, service, needs, broker } => {
                 let namespace = open(&netns)?;
                 let request = AttachRequest {
                     id: name.map(|n| id(&n)).transpose()?,
@@ -100,6 +109,7 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
                     workspace,
                     policy: source(&policy)?,
                     broker,
+                    member: membership(group, service, needs),
                     labels: std::collections::BTreeMap::new(),
                 };
                 show_one(&client.attach(&request, namespace).await?, format)?;
@@ -134,6 +144,11 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
 fn id(name: &str) -> Result<NetworkId, Failure> {
     name.parse()
         .map_err(|e: netpolicy::ids::NetworkIdError| Failure::from_error(&e))
+}
+
+/// clap lets neither the group nor the service stand alone.
+fn membership(group: Option<NetworkId>, service: Option<ServiceName>, needs: Vec<ServiceName>) -> Option<Membership> {
+    Some(Membership { group: group?, service: service?, needs: needs.into_iter().collect() })
 }
 
 fn open(path: &std::path::Path) -> Result<OwnedFd, Failure> {
@@ -186,6 +201,7 @@ fn show_one(network: &NetworkView, format: Format) -> Result<(), Failure> {
             format!("{}, {}", network.service_v4, network.service_v6),
         ),
         ("workspace", network.workspace.clone()),
+        ("member", network.member.as_ref().map_or_else(|| "-".to_owned(), |m| format!("{} of {}", m.service, m.group))),
         ("run", network.run.clone().unwrap_or_else(|| "-".to_owned())),
         (
             "policy",

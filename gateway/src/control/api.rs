@@ -24,6 +24,7 @@ use netpolicy::policy::{NamesMode, Place, Protocol};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::Used;
+use crate::member::Membership;
 use crate::network::flows::Door;
 
 /// Where a job policy comes from. Always text or a preset: the gateway opens no path that a client names.
@@ -62,6 +63,9 @@ pub struct AttachRequest {
     /// Socket that gets the broker connections; owned by root or by the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broker: Option<PathBuf>,
+    /// What it is to its siblings, for a service of an app. A run has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<Membership>,
     /// Opaque to the gateway, shown in lists.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -105,6 +109,9 @@ pub struct NetworkView {
     pub flows: usize,
     /// Budgets used.
     pub used: Used,
+    /// What it is to its siblings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<Membership>,
     /// As given at attach.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,

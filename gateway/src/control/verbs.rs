@@ -20,6 +20,7 @@ use super::problems;
 use crate::config::ControlUsers;
 use crate::context::Context;
 use crate::kernel::Enforcer;
+use crate::member::{MOST_NEEDS, Membership};
 use crate::network::flows::Flow;
 use crate::network::registry::{Described, Registry};
 use crate::posture::Posture;
@@ -182,6 +183,7 @@ impl Verbs {
             attached_ms: state.attached_ms,
             flows: network.flows.all().len(),
             used: network.ledger.used(),
+            member: network.member.clone(),
             labels: state.labels.clone(),
         }
     }
@@ -332,6 +334,21 @@ pub(super) async fn blocking<T: Send + 'static>(
     })
 }
 
+/// Runs never share a network.
+fn check_member(request: &AttachRequest, member: &Membership) -> Result<(), Problem> {
+    let refuse = |message: String| Err(Problem::new(400, "bad_request", message));
+    if request.run.is_some() {
+        return refuse("a run is never a member of a group".to_owned());
+    }
+    if member.needs.contains(&member.service) {
+        return refuse("a service does not need itself".to_owned());
+    }
+    if member.needs.len() > MOST_NEEDS {
+        return refuse(format!("a service needs at most {MOST_NEEDS} siblings"));
+    }
+    Ok(())
+}
+
 /// What can be checked before anything is made.
 fn check(request: &AttachRequest, peer: Peer) -> Result<(), Problem> {
     let texts = request
@@ -350,13 +367,11 @@ fn check(request: &AttachRequest, peer: Peer) -> Result<(), Problem> {
         );
         return Err(Problem::new(400, "bad_request", message));
     }
-    let Some(broker) = &request.broker else {
-        return Ok(());
-    };
-    let refuse = |message: &str| {
-        Err(Problem::new(400, "bad_request", message)
-            .hint("bind the broker's socket before attaching"))
-    };
+    if let Some(member) = &request.member {
+        check_member(request, member)?;
+    }
+    let Some(broker) = &request.broker else { return Ok(()) };
+    let refuse = |message: &str| Err(Problem::new(400, "bad_request", message).hint("bind the broker's socket before attaching"));
     if !broker.is_absolute() {
         return refuse("the broker's socket is not an absolute path");
     }

@@ -17,6 +17,7 @@ use super::links::{self, Pair, Wired};
 use super::netns::{Ns, NsId, route_here};
 use super::nft::write;
 use super::{inspect, sysctl};
+use crate::member::Membership;
 
 /// A network to be attached.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub struct AttachPlan {
     pub v4: Ipv4Addr,
     /// The sandbox's IPv6 address.
     pub v6: Ipv6Addr,
+    /// What it is to its siblings, if it has any.
+    pub membership: Option<Membership>,
 }
 
 /// What attach made.
@@ -113,7 +116,8 @@ impl Enforcer {
             self.state().remember(*index);
         }
         let result = made.and_then(|index| {
-            let finished = self.finish(index, &plan.link, &plan.network, &pair, sandbox);
+            let wired = (sandbox, plan.membership);
+            let finished = self.finish(index, &plan.link, &plan.network, &pair, wired);
             finished.inspect_err(|_| self.clear_away(&plan.link))
         });
         self.state().settle(&plan.link);
@@ -121,7 +125,11 @@ impl Enforcer {
     }
 
     /// Lets the packets of a link in that an earlier gateway made and [`Enforcer::live_links`] reported.
-    pub fn adopt(&self, live: &LiveLink) -> Result<(), KernelError> {
+    pub fn adopt(
+        &self,
+        live: &LiveLink,
+        membership: Option<Membership>,
+    ) -> Result<(), KernelError> {
         let (Some(v4), Some(v6)) = (live.v4, live.v6) else {
             return Err(KernelError::Unusable(
                 "a live link without both addresses cannot be adopted",
@@ -139,6 +147,7 @@ impl Enforcer {
                 v4,
                 v6,
                 sandbox: None,
+                membership,
             },
         )
     }
@@ -148,7 +157,12 @@ impl Enforcer {
         let mut state = self.state();
         if let Some(member) = state.members.get(link) {
             write::change_elements(&state.writer, &member.elements(link), MsgType::Del)?;
+            let had_lanes = member.membership.is_some();
             state.members.remove(link);
+            state.gone.remove(link);
+            if had_lanes {
+                state.close_lanes()?;
+            }
         }
         state.set_moving(link);
         Ok(Removal {
@@ -237,7 +251,7 @@ impl Enforcer {
         link: &InterfaceName,
         network: &NetworkId,
         pair: &Pair,
-        sandbox: Ns,
+        (sandbox, membership): (Ns, Option<Membership>),
     ) -> Result<Attached, KernelError> {
         let (alias, ends) = (network.to_string(), *pair);
         self.inner.ns.route(move |handle| async move {
@@ -262,6 +276,7 @@ impl Enforcer {
                 v4: pair.v4,
                 v6: pair.v6,
                 sandbox: Some(sandbox),
+                membership,
             },
         )?;
         Ok(Attached {
@@ -288,7 +303,13 @@ impl Enforcer {
         write::change_elements(&state.writer, &member.elements(link), MsgType::Add)?;
         state.epoch += 1;
         state.remember(member.index);
+        let (elements, has_lanes) = (member.elements(link), member.membership.is_some());
         state.members.insert(link.clone(), member);
+        if has_lanes && let Err(error) = state.write_lanes() {
+            state.members.remove(link);
+            write::change_elements(&state.writer, &elements, MsgType::Del)?;
+            return Err(error);
+        }
         Ok(())
     }
 

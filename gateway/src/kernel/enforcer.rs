@@ -19,12 +19,14 @@ use netpolicy::ruleset::{Element, InterfaceName, Limits, Plan, Ports, Queue, Rul
 use rtnetlink::LinkUnspec;
 
 use super::error::{Act, KernelError, Mismatch};
+use super::lanes;
 use super::links;
 use super::netns::{Ns, NsId, Origin};
 use super::nft::{check, read, write};
 use super::steering::Steering;
 use super::survey::{Survey, survey};
 use super::{inspect, policy_routing, sysctl, wire};
+use crate::member::Membership;
 
 /// What the kernel part is made from.
 #[derive(Clone, Debug)]
@@ -97,11 +99,13 @@ pub(super) struct Inner {
 pub(super) struct State {
     pub(super) writer: Socket,
     reader: Socket,
-    posture: Posture,
+    pub(super) posture: Posture,
     pub(super) members: BTreeMap<InterfaceName, Member>,
     /// Links that are being made or deleted: neither missing nor strange.
     pub(super) moving: BTreeSet<InterfaceName>,
-    /// Counts every change of the two.
+    /// Links of members that somebody deleted, as last seen: no lane can begin or end there.
+    pub(super) gone: BTreeSet<InterfaceName>,
+    /// Counts every change of members and moving links.
     pub(super) epoch: u64,
     /// Indices of links that we made: their late notices are not foreign. Indices are not reused soon.
     pub(super) made: VecDeque<u32>,
@@ -137,6 +141,8 @@ pub(super) struct Member {
     pub(super) v6: Ipv6Addr,
     /// Absent after a restart, until the holder's namespace is offered again.
     pub(super) sandbox: Option<Ns>,
+    /// What it is to its siblings.
+    pub(super) membership: Option<Membership>,
 }
 
 impl Member {
@@ -177,6 +183,7 @@ impl Enforcer {
             posture: Posture::Sealed,
             members: [].into(),
             moving: [].into(),
+            gone: [].into(),
             epoch: 0,
             made: VecDeque::new(),
         };
@@ -246,10 +253,19 @@ impl Enforcer {
     /// Applies the ruleset of a posture with the elements of all attached networks, in one transaction, and reads it
     /// back. Held SYNs may be lost; established flows stay.
     pub fn apply(&self, posture: Posture) -> Result<(), KernelError> {
+        let gone = self.gone()?;
         let mut state = self.state();
+        state.gone = gone;
         let rules = self.rules(&state, posture);
+        // Sealing shuts lanes first, whatever becomes of the rest; opening opens them last.
+        if posture == Posture::Sealed {
+            write::replace_lanes(&state.writer, &state.lanes(posture))?;
+        }
         write::replace(&state.writer, &rules)?;
         state.posture = posture;
+        if posture == Posture::Enforcing {
+            state.write_lanes()?;
+        }
         self.check_rules(&state)
     }
 
@@ -326,7 +342,9 @@ impl Enforcer {
     /// The rules in force as nft text.
     pub fn rules_text(&self) -> String {
         let state = self.state();
-        self.rules(&state, state.posture).render()
+        let mut text = self.rules(&state, state.posture).render();
+        text.push_str(&lanes::render(&state.lanes(state.posture)));
+        text
     }
 
     /// Takes everything away: links, rules, and the name of the namespace.
@@ -339,6 +357,7 @@ impl Enforcer {
         for link in live {
             self.detach(&link)?.finish()?;
         }
+        write::replace_lanes(&self.state().writer, &[])?;
         write::delete(&self.state().writer)?;
         Ns::unlink(&self.inner.config.directory, &self.inner.config.name)
     }
@@ -365,7 +384,12 @@ impl Enforcer {
 
     fn check_rules(&self, state: &State) -> Result<(), KernelError> {
         let found = read::everything(&state.reader).act("reading the rules back")?;
-        Ok(check::check(&self.rules(state, state.posture), &found)?)
+        let lanes = state.lanes(state.posture);
+        Ok(check::check(
+            &self.rules(state, state.posture),
+            &lanes,
+            &found,
+        )?)
     }
 
     /// A panic while the state was held leaves it as consistent as the kernel's own: verification finds the rest.

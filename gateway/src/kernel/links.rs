@@ -41,9 +41,14 @@ pub struct Pair {
 impl Pair {
     /// Hardware address of the inner end: locally administered, from the IPv4 address.
     fn inner_mac(&self) -> [u8; 6] {
-        let [a, b, c, d] = self.v4.octets();
-        [0x02, 0x00, a, b, c, d]
+        inner_mac(self.v4)
     }
+}
+
+/// Hardware address of the inner end of the sandbox with this address.
+pub(super) fn inner_mac(v4: Ipv4Addr) -> [u8; 6] {
+    let [a, b, c, d] = v4.octets();
+    [0x02, 0x00, a, b, c, d]
 }
 
 /// Makes the pair and returns the index of the outer end. Inside the gateway namespace; `sandbox` receives the inner end.

@@ -15,6 +15,7 @@ pub mod attach;
 pub mod enforcer;
 pub mod error;
 mod inspect;
+mod lanes;
 pub mod links;
 pub mod monitor;
 pub mod netns;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use netpolicy::ids::NetworkId;
 
 use super::allot::AllotError;
+use super::join::may_join;
 use super::registry::{ChangeError, Registry};
 use super::state::{State, StateDir};
 
@@ -62,13 +63,14 @@ impl Registry {
             ..state
         };
         let mut states = self.states();
+        may_join(states.values().map(|entered| &entered.state), &state)?;
         let network = self.enter(&mut states, state, &composed)?;
         drop(states);
         // A flow of before that has no close in the record was reset by the restart; this entry says so.
         let outcome = self
             .parts
             .enforcer
-            .adopt(link)
+            .adopt(link, network.member.clone())
             .map_err(ChangeError::from)
             .and_then(|()| Ok(self.record(&network, "adopted")?));
         if outcome.is_err() {

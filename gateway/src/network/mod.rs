@@ -6,6 +6,7 @@ mod adopt;
 pub mod allot;
 pub mod flows;
 pub mod instance;
+pub mod join;
 pub mod redecide;
 pub mod registry;
 pub mod state;
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::limits::Ledger;
 use crate::resolve::upstream::Scope;
+use crate::member::Membership;
 use crate::resolve::Leases;
 use flows::FlowTable;
 
@@ -60,6 +62,8 @@ pub struct Network {
     pub owner: u32,
     /// Whose cached answers it is given.
     pub scope: Scope,
+    /// What it is to its siblings, if it has any.
+    pub member: Option<Membership>,
     /// Policy now.
     pub live: ArcSwap<Live>,
     /// Names handed out.
@@ -91,6 +95,15 @@ impl Networks {
             .values()
             .find(|n| &n.id == id)
             .cloned()
+    }
+
+    /// The member of a group with this service name.
+    pub fn member(&self, group: &NetworkId, service: &str) -> Option<Arc<Network>> {
+        let is = |n: &&Arc<Network>| {
+            let member = n.member.as_ref();
+            member.is_some_and(|m| m.group == *group && m.service.as_str() == service)
+        };
+        self.by_source.load().values().find(is).cloned()
     }
 
     /// Every network once, by id.

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::allot::{AllotError, Allotments, Allotted, Pools};
 use super::flows::FlowTable;
+use super::join::{JoinError, may_join};
 use super::state::{State, StateDir};
 use super::{Live, Network, redecide};
 use crate::context::{Context, now, now_ms};
@@ -44,6 +45,9 @@ pub enum ChangeError {
     /// There is no such network.
     #[error("there is no network {0}")]
     Unknown(NetworkId),
+    /// It cannot be a member of its group.
+    #[error(transparent)]
+    Join(#[from] JoinError),
     /// No identity or address is free.
     #[error(transparent)]
     Allot(#[from] AllotError),
@@ -96,7 +100,7 @@ pub struct Registry {
 /// A live network as the writer knows it.
 #[derive(Clone, Debug)]
 pub(super) struct Entered {
-    state: State,
+    pub(super) state: State,
     job: PolicyHash,
     name: String,
 }
@@ -186,6 +190,7 @@ impl Registry {
             v6: taken.v6,
             link: taken.link.clone(),
             broker: request.broker.clone(),
+            member: request.member.clone(),
             owner,
             labels: request.labels.clone(),
             source: request.policy.clone(),
@@ -194,24 +199,14 @@ impl Registry {
             attached_ms: now_ms(),
             used: Used::default(),
         };
+        may_join(states.values().map(|entered| &entered.state), &state)?;
         self.parts.states.begin(&state.id)?;
         let network = self.enter(&mut states, state, &composed)?;
         // The writer's lock is not needed for the kernel's part: nobody else can change what is not acknowledged yet,
         // and attaches may run side by side.
         drop(states);
-        let plan = AttachPlan {
-            network: taken.id.clone(),
-            link: link.clone(),
-            sandbox: namespace,
-            v4: taken.v4,
-            v6: taken.v6,
-        };
-        let wired = self
-            .parts
-            .enforcer
-            .attach(plan)
-            .map_err(ChangeError::from)
-            .and_then(|_| Ok(self.record(&network, "attached")?));
+        let plan = AttachPlan { network: taken.id.clone(), link: link.clone(), sandbox: namespace, v4: taken.v4, v6: taken.v6, membership: request.member.clone() };
+        let wired = self.parts.enforcer.attach(plan).map_err(ChangeError::from).and_then(|_| Ok(self.record(&network, "attached")?));
         if let Err(error) = wired {
             self.leave(&network);
             self.unwire(&link);
@@ -245,6 +240,7 @@ impl Registry {
             owner: state.owner,
             scope: crate::resolve::upstream::Scope::fresh(),
             broker: state.broker.clone(),
+            member: state.member.clone(),
             live: ArcSwap::from_pointee(live(composed, state.generation)),
             leases,
             ledger: Ledger::new(&composed.snapshot.limits(), state.used),

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::allot::Allotted;
 use crate::control::PolicySource;
 use crate::limits::Used;
+use crate::member::Membership;
 
 /// Everything about a network that the kernel does not know.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -36,6 +37,9 @@ pub struct State {
     pub link: String,
     /// Broker socket.
     pub broker: Option<PathBuf>,
+    /// What it is to its siblings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<Membership>,
     /// Who attached it, for the broker's ownership check.
     pub owner: u32,
     /// Labels.
@@ -172,6 +176,7 @@ mod tests {
             v6: Ipv6Addr::LOCALHOST,
             link: "sp0".to_owned(),
             broker: None,
+            member: None,
             owner: 0,
             labels: BTreeMap::new(),
             source: PolicySource::Preset("none".to_owned()),

@@ -52,6 +52,7 @@ impl Sandbox {
             workspace: crate::control::api::default_workspace(),
             policy: policy.clone(),
             broker: Some(path.clone()),
+            member: None,
             labels: BTreeMap::from([("sallyport.role".to_owned(), "selftest".to_owned())]),
         };
         let descriptor = namespace.fd().try_clone_to_owned()?;

@@ -157,6 +157,7 @@ impl Lab {
             owner: 0,
             scope: gateway::resolve::upstream::Scope::fresh(),
             broker: None,
+            member: None,
             live: ArcSwap::from_pointee(live(policy)),
             leases: Leases::open(&self.leases_path(last), pools(), "w").unwrap(),
             ledger: Ledger::new(&limits, Used::default()),

@@ -304,6 +304,7 @@ fn attach(ctx: &Context, dir: &std::path::Path, policy: &str, v4: Ipv4Addr) -> A
         owner: 0,
         scope: gateway::resolve::upstream::Scope::fresh(),
         broker: None,
+        member: None,
         leases: Leases::open(&dir.join(format!("leases{last}")), pools(), "w").unwrap(),
         ledger: Ledger::new(&live.snapshot.limits(), Used::default()),
         live: ArcSwap::from_pointee(live),

@@ -127,6 +127,7 @@ impl Pods {
             workspace: workspace.to_owned(),
             policy: policy.clone(),
             broker: Some(self.broker.clone()),
+            member: None,
             labels: BTreeMap::from([(INSTANCE_LABEL.to_owned(), self.instance.clone())]),
         };
         if let Some(id) = id {

@@ -92,6 +92,7 @@ async fn attach(client: &Client, next: &mut usize) -> Result<(NetworkId, f64)> {
         workspace: "bench".into(),
         policy: PolicySource::Preset("domains".into()),
         broker: None,
+        member: None,
         labels: std::collections::BTreeMap::new(),
     };
     let namespace = fresh_namespace()?;

@@ -2,22 +2,29 @@
 
 use std::collections::BTreeSet;
 
-use netpolicy::ruleset::{Chain, Hook, Rule, Ruleset, Set, TABLE};
+use netpolicy::ruleset::{Chain, Fate, Hook, Rule, Ruleset, Set, TABLE};
 
 use super::lower::{Vm, fate_code, lower};
 use super::read::{Found, FoundChain, FoundRule, FoundSet};
 use super::write::{EVALUATED_FLAG, TIMEOUT_FLAG, key_shape};
 use crate::kernel::error::Mismatch;
+use crate::kernel::lanes::{self, LaneChain};
 
 /// `NFPROTO_INET`
 const INET: u8 = 1;
+/// `NFPROTO_NETDEV`
+const NETDEV: u8 = 5;
 /// `NFT_OBJECT_COUNTER`
 const COUNTER: u32 = 1;
 
 /// The first difference, if any. Other tables in the namespace are a difference too: nobody else has business there.
-pub fn check(rules: &Ruleset, found: &Found) -> Result<(), Mismatch> {
-    let tables = [(INET, TABLE.to_owned())];
-    if found.tables != tables {
+pub fn check(rules: &Ruleset, wanted_lanes: &[LaneChain], found: &Found) -> Result<(), Mismatch> {
+    let mut tables = vec![(INET, TABLE.to_owned())];
+    if !wanted_lanes.is_empty() {
+        tables.push((NETDEV, lanes::TABLE.to_owned()));
+    }
+    let there: BTreeSet<_> = found.tables.iter().collect();
+    if there != tables.iter().collect() || found.tables.len() != tables.len() {
         return Err(Mismatch::new(
             "tables",
             format!("{tables:?}"),
@@ -37,7 +44,10 @@ pub fn check(rules: &Ruleset, found: &Found) -> Result<(), Mismatch> {
             ))
         }
     };
-    let chains = found.chains.iter().map(|c| c.name.as_str()).collect();
+    let (own, of_lanes): (Vec<_>, Vec<_>) =
+        found.chains.iter().partition(|c| c.table != lanes::TABLE);
+    check_lanes(wanted_lanes, &of_lanes)?;
+    let chains = own.iter().map(|c| c.name.as_str()).collect();
     names(
         rules.chains.iter().map(|c| c.name).collect(),
         chains,
@@ -63,9 +73,7 @@ pub fn check(rules: &Ruleset, found: &Found) -> Result<(), Mismatch> {
         ));
     }
     for chain in &rules.chains {
-        found
-            .chains
-            .iter()
+        own.iter()
             .filter(|c| c.name == chain.name)
             .try_for_each(|there| check_chain(chain, there))?;
     }
@@ -75,6 +83,41 @@ pub fn check(rules: &Ruleset, found: &Found) -> Result<(), Mismatch> {
             .iter()
             .filter(|s| s.name == set.name.as_str())
             .try_for_each(|there| check_set(set, there))?;
+    }
+    Ok(())
+}
+
+/// The lanes, chain by chain.
+fn check_lanes(wanted: &[LaneChain], there: &[&FoundChain]) -> Result<(), Mismatch> {
+    if wanted.len() != there.len() {
+        return Err(Mismatch::new("chains of lanes", wanted.len(), there.len()));
+    }
+    let accept = fate_code(Fate::Accept).cast_unsigned();
+    for chain in wanted {
+        let link = chain.link.as_str();
+        let wanted = FoundChain {
+            table: lanes::TABLE.to_owned(),
+            name: link.to_owned(),
+            // `NF_NETDEV_INGRESS` is 0.
+            base: Some((0, lanes::PRIORITY, accept, "filter".to_owned())),
+            link: Some(link.to_owned()),
+            rules: chain
+                .rules
+                .iter()
+                .map(|rule| FoundRule {
+                    comment: rule.comment.to_owned(),
+                    steps: rule.steps.clone(),
+                })
+                .collect(),
+        };
+        let found = there.iter().find(|c| c.name == link);
+        if found.is_none_or(|found| **found != wanted) {
+            return Err(Mismatch::new(
+                format!("lanes of {link}"),
+                format!("{wanted:?}"),
+                format!("{found:?}"),
+            ));
+        }
     }
     Ok(())
 }

@@ -86,6 +86,17 @@ pub enum Vm {
         /// Its name.
         name: String,
     },
+    /// Write register 1 into the packet; no checksum covers the place.
+    PayloadWrite {
+        /// `NFT_PAYLOAD_*_HEADER`
+        base: u32,
+        /// Offset in that header.
+        offset: u32,
+        /// Length in bytes.
+        length: u32,
+    },
+    /// Put the frame on the link whose index is in register 1.
+    Forward,
     /// Skip connection tracking.
     Untrack,
     /// Update a meter keyed by register 1; matches while over the rate.
@@ -119,13 +130,14 @@ pub enum Vm {
 }
 
 // linux/netfilter/nf_tables.h
+pub(in crate::kernel) const META_PROTOCOL: u32 = 1;
 pub(super) const META_MARK: u32 = 3;
 pub(super) const META_IIFNAME: u32 = 6;
 pub(super) const META_OIFNAME: u32 = 7;
 pub(super) const META_NFPROTO: u32 = 15;
 pub(super) const META_L4PROTO: u32 = 16;
-const NETWORK: u32 = 1;
-const TRANSPORT: u32 = 2;
+pub(in crate::kernel) const NETWORK: u32 = 1;
+pub(in crate::kernel) const TRANSPORT: u32 = 2;
 const REJECT_TCP_RESET: u32 = 1;
 const REJECT_ICMPX: u32 = 2;
 const GOTO: i32 = -4;
@@ -219,7 +231,7 @@ pub fn lower(expr: &Expr) -> Vec<Vm> {
 }
 
 /// `NF_DROP` and `NF_ACCEPT`.
-pub(super) const fn fate_code(fate: Fate) -> i32 {
+pub(in crate::kernel) const fn fate_code(fate: Fate) -> i32 {
     match fate {
         Fate::Drop => 0,
         Fate::Accept => 1,

@@ -41,6 +41,8 @@ pub struct FoundChain {
     pub name: String,
     /// Hook, priority, policy and type of a base chain.
     pub base: Option<(u32, i32, u32, String)>,
+    /// The one link that it is hooked to, in family netdev.
+    pub link: Option<String>,
     /// Its rules, in order.
     pub rules: Vec<FoundRule>,
 }
@@ -183,6 +185,7 @@ fn chain(attrs: Attrs<'_>) -> FoundChain {
         table: text(attrs, 1).unwrap_or_default(),
         name: text(attrs, 3).unwrap_or_default(),
         base,
+        link: attrs.find(4).and_then(|hook| text(hook.nested(), 3)),
         rules: Vec::new(),
     }
 }
@@ -246,12 +249,26 @@ fn known(name: &str, data: Attrs<'_>) -> Option<Vm> {
             (None, Some(1)) => Some(Vm::MetaSet { key: word(2)? }),
             _ => None,
         },
-        "payload" => Some(Vm::Payload {
-            base: word(2)?,
-            offset: word(3)?,
-            length: word(4)?,
-            register: word(1)?,
-        }),
+        "payload" => {
+            let (base, offset, length) = (word(2)?, word(3)?, word(4)?);
+            match (word(1), word(5)) {
+                (Some(register), None) => Some(Vm::Payload {
+                    base,
+                    offset,
+                    length,
+                    register,
+                }),
+                (None, Some(1)) => {
+                    (6..=8).try_for_each(|kind| absent_or(kind, 0))?;
+                    Some(Vm::PayloadWrite {
+                        base,
+                        offset,
+                        length,
+                    })
+                }
+                _ => None,
+            }
+        }
         "exthdr" => {
             let shape = (word(1)?, word(3)?, word(4)?, word(5)?, word(6)?);
             (shape == (1, 0, 1, 1, 0)).then_some(())?;
@@ -299,6 +316,7 @@ fn acting(name: &str, data: Attrs<'_>) -> Option<Vm> {
     match name {
         "immediate" => immediate(data),
         "notrack" => Some(Vm::Untrack),
+        "fwd" => (word(1)? == 1 && word(2).is_none()).then_some(Vm::Forward),
         "tproxy" => match (word(2), word(3)) {
             (None, Some(1)) => Some(Vm::Tproxy { family: word(1)? }),
             _ => None,

@@ -16,6 +16,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use super::ext::{Declaration, NamedCounter, Raw, RawSet};
 use super::lower::{Vm, lower};
 use crate::kernel::error::{Act, KernelError};
+use crate::kernel::lanes::{self, LaneChain};
 use crate::kernel::wire;
 
 /// Whole tables with thousands of elements exceed the default buffers; root may exceed the limit.
@@ -76,6 +77,50 @@ pub fn delete(socket: &Socket) -> Result<(), KernelError> {
     batch.add(&table, MsgType::Add);
     batch.add(&table, MsgType::Del);
     commit(socket, &batch.finalize()).act(format!("deleting table {TABLE}"))
+}
+
+/// Replaces the table of lanes by this one, or takes it away where there are none.
+pub fn replace_lanes(socket: &Socket, chains: &[LaneChain]) -> Result<(), KernelError> {
+    let mut batch = Batch::new();
+    let table = Table::new(c_text(lanes::TABLE), ProtoFamily::NetDev);
+    batch.add(&table, MsgType::Add);
+    batch.add(&table, MsgType::Del);
+    if !chains.is_empty() {
+        batch.add(&table, MsgType::Add);
+    }
+    for chain in chains {
+        let name = c_text(chain.link.as_str());
+        let mut raw = nftnl::Chain::new(&name, &table);
+        // Family netdev counts its own hooks; its ingress is 0, as prerouting is elsewhere.
+        raw.set_hook(nftnl::Hook::PreRouting, lanes::PRIORITY);
+        raw.set_type(ChainType::Filter);
+        raw.set_policy(Policy::Accept);
+        raw.set_device(&name);
+        batch.add(&raw, MsgType::Add);
+        for rule in &chain.rules {
+            let mut line = Rule::new(&raw);
+            for step in &rule.steps {
+                line.add_expr(&expression(step));
+            }
+            line.set_comment(c_text(rule.comment))
+                .map_err(KernelError::Unusable)?;
+            batch.add(&line, MsgType::Add);
+        }
+    }
+    let result = commit(socket, &batch.finalize());
+    match result {
+        // A kernel without the family has no lanes; members are refused there, everything else works.
+        Err(error)
+            if chains.is_empty()
+                && matches!(
+                    error.raw_os_error(),
+                    Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT | libc::ENOENT)
+                ) =>
+        {
+            Ok(())
+        }
+        result => result.act(format!("applying table {}", lanes::TABLE)),
+    }
 }
 
 /// Adds or deletes set elements, all or none.
@@ -221,7 +266,17 @@ fn expression(step: &Vm) -> Raw {
         Vm::Load { data } => Raw::new(c"immediate")
             .word(sys::NFTNL_EXPR_IMM_DREG, 1)
             .bytes(sys::NFTNL_EXPR_IMM_DATA, data),
+        Vm::PayloadWrite {
+            base,
+            offset,
+            length,
+        } => Raw::new(c"payload")
+            .word(sys::NFTNL_EXPR_PAYLOAD_BASE, *base)
+            .word(sys::NFTNL_EXPR_PAYLOAD_OFFSET, *offset)
+            .word(sys::NFTNL_EXPR_PAYLOAD_LEN, *length)
+            .word(sys::NFTNL_EXPR_PAYLOAD_SREG, 1),
         Vm::Untrack => Raw::new(c"notrack"),
+        Vm::Forward => Raw::new(c"fwd").word(sys::NFTNL_EXPR_FWD_SREG_DEV, 1),
         other => action(other),
     }
 }

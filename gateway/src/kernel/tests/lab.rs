@@ -12,6 +12,7 @@ use crate::kernel::attach::{AttachPlan, Attached};
 use crate::kernel::enforcer::{Config, Enforcer};
 use crate::kernel::error::KernelError;
 use crate::kernel::netns::Ns;
+use crate::member::Membership;
 
 pub const SERVICE4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 pub const SERVICE6: Ipv6Addr = Ipv6Addr::new(0xfd5a, 0, 0, 0, 0, 0, 0, 1);
@@ -57,12 +58,35 @@ impl Lab {
     }
 
     pub fn attach(&self, n: u16, sandbox: OwnedFd) -> Result<Attached, KernelError> {
+        self.attach_as(n, sandbox, None)
+    }
+
+    /// Attaches a fresh sandbox as a service of the group `shop`.
+    pub fn member(&self, n: u16, service: &str, needs: &[&str]) -> Sandbox {
+        let ns = fresh_ns();
+        let membership = Membership {
+            group: "shop".parse().unwrap(),
+            service: service.parse().unwrap(),
+            needs: needs.iter().map(|need| need.parse().unwrap()).collect(),
+        };
+        self.attach_as(n, ns.try_clone().unwrap(), Some(membership))
+            .unwrap();
+        Sandbox { ns }
+    }
+
+    fn attach_as(
+        &self,
+        n: u16,
+        sandbox: OwnedFd,
+        membership: Option<Membership>,
+    ) -> Result<Attached, KernelError> {
         self.enforcer.attach(AttachPlan {
             network: format!("net-{n}").parse().unwrap(),
             link: format!("sp{n}").parse().unwrap(),
             sandbox,
             v4: v4(n),
             v6: v6(n),
+            membership,
         })
     }
 

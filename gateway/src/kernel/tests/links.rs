@@ -134,6 +134,7 @@ fn a_failed_attach_leaves_nothing_and_never_takes_a_link_it_did_not_make() {
         sandbox: fresh_ns(),
         v4: v4(7),
         v6: v6(7),
+        membership: None,
     };
     assert!(second.attach(plan).is_err());
     assert_eq!(second.live_links().unwrap(), live);
@@ -164,7 +165,7 @@ fn links_of_an_earlier_gateway_carry_nothing_until_adopted() {
         link.network.as_ref().map(ToString::to_string).as_deref(),
         Some("net-0")
     );
-    second.adopt(link).unwrap();
+    second.adopt(link, None).unwrap();
     assert_eq!(second.verify().unwrap(), Ok(()));
     assert!(sandbox.run(connect));
     drop(doors);

@@ -5,5 +5,6 @@ mod death;
 mod frames;
 mod gate;
 mod lab;
+mod lanes;
 mod links;
 mod rules;

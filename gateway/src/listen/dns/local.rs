@@ -1,4 +1,5 @@
-//! Names that are answered here whatever the policy says: the broker, the sandbox itself, loopback, reverse names.
+//! Names that are answered here whatever the policy says: the broker, the sandbox itself, its siblings, loopback,
+//! reverse names.
 //!
 //! Nothing in this file causes a packet. It also holds while the gateway is sealed: a sandbox reaches its broker then.
 
@@ -11,7 +12,7 @@ use netpolicy::name::Name;
 use super::DnsSettings;
 use super::question::{Code, Question};
 use super::reply::Answer;
-use crate::network::Network;
+use crate::network::{Network, Networks};
 use crate::resolve::Wire;
 use crate::resolve::upstream::LONGEST_NEGATIVE_TTL;
 
@@ -23,6 +24,9 @@ const OURS: &str = "sallyport.internal";
 const SANDBOX: &str = "sandbox";
 /// As long as any other answer: a network's addresses never change.
 const TTL: u32 = 60;
+
+/// What is said about siblings, which come and go.
+const SIBLING_TTL: u32 = 1;
 
 /// Two addresses of one thing.
 type Pair = (Ipv4Addr, Ipv6Addr);
@@ -38,6 +42,7 @@ pub(super) enum Local {
 /// The local meaning of a name, if it has one.
 pub(super) fn of(
     settings: &DnsSettings,
+    networks: &Networks,
     network: &Network,
     name: &Name,
     question: &Question<'_>,
@@ -51,6 +56,17 @@ pub(super) fn of(
     };
     if let Some(pair) = pair {
         return Some(Local::Answer(addresses(pair, question.kind)));
+    }
+    if let Some(service) = service_of(text)
+        && let Some(sibling) = sibling(networks, network, service)
+    {
+        return Some(match sibling {
+            Sibling::Needed(there) => {
+                Local::Answer(brief(addresses((there.v4, there.v6), question.kind)))
+            }
+            Sibling::Absent => Local::Answer(Answer::empty(Code::NxDomain, SIBLING_TTL)),
+            Sibling::Apart => Local::Nothing,
+        });
     }
     if text == OURS {
         return Some(Local::Answer(Answer::empty(
@@ -67,6 +83,42 @@ pub(super) fn of(
             Local::Answer(pointer(&owner, question.kind))
         })
     })
+}
+
+/// The service that a name may mean: `db` or `db.internal`.
+fn service_of(name: &str) -> Option<&str> {
+    let service = name.strip_suffix(".internal").unwrap_or(name);
+    (!service.is_empty() && !service.contains('.')).then_some(service)
+}
+
+/// What a service's name is to a member.
+enum Sibling {
+    /// It may be reached.
+    Needed(Arc<Network>),
+    /// It may be reached once it is there. Nobody else is asked meanwhile.
+    Absent,
+    /// It is there and was not declared as needed.
+    Apart,
+}
+
+fn sibling(networks: &Networks, network: &Network, service: &str) -> Option<Sibling> {
+    let own = network.member.as_ref()?;
+    let needed = own.needs.iter().any(|n| n.as_str() == service);
+    let there = networks
+        .member(&own.group, service)
+        .filter(|n| n.id != network.id);
+    match (there, needed) {
+        (Some(there), true) => Some(Sibling::Needed(there)),
+        (None, true) => Some(Sibling::Absent),
+        (Some(_), false) => Some(Sibling::Apart),
+        (None, false) => None,
+    }
+}
+
+/// A sibling that is attached again has another address.
+fn brief(mut answer: Answer) -> Answer {
+    answer.ttl = SIBLING_TTL;
+    answer
 }
 
 fn is_at_or_below(name: &str, suffix: &str) -> bool {

@@ -84,7 +84,13 @@ impl<'a> Asker<'a> {
         let name = question
             .name()
             .map_err(|_| self.denied(None, &fixed(Reason::NameInvalid), Code::NxDomain))?;
-        match local::of(&self.door.settings, self.network, &name, question) {
+        match local::of(
+            &self.door.settings,
+            &self.door.ctx.networks,
+            self.network,
+            &name,
+            question,
+        ) {
             Some(Local::Answer(answer)) => return Err(answer),
             Some(Local::Nothing) => {
                 return Err(self.denied(

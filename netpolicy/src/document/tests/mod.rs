@@ -6,6 +6,7 @@ mod mistakes;
 mod properties;
 
 use super::*;
+use crate::name::Pattern;
 use crate::policy::*;
 
 fn mistakes_of(text: &str) -> Vec<String> {
