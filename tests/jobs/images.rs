@@ -9,10 +9,10 @@ use crate::world::{IMAGE, World, docker};
 struct Made(String);
 
 impl Made {
-    /// The sandbox image with changed settings.
+    /// The sandbox image with changed settings, whose stop signal would not stop anything.
     fn new(name: &str, changes: &[&str]) -> Self {
         let image = format!("sallyport-test/{name}:{}", std::process::id());
-        let container = docker(&["create", "--network", "none", IMAGE, "true"]).expect(0).out.trim().to_owned();
+        let container = docker(&["create", "--network", "none", "--stop-signal", "SIGCONT", IMAGE, "true"]).expect(0).out.trim().to_owned();
         let mut arguments = vec!["commit"];
         for change in changes {
             arguments.extend(["--change", change]);
@@ -42,7 +42,6 @@ fn sbx_33_an_images_own_settings_do_not_decide() {
             "HEALTHCHECK --interval=1s CMD touch /tmp/checked",
             "USER 0:0",
             "ENTRYPOINT [\"/bin/sh\", \"-c\", \"touch /tmp/entered; exec \\\"$@\\\"\"]",
-            "STOPSIGNAL SIGCONT",
             "ENV LD_PRELOAD=/tmp/none.so BASH_ENV=/tmp/none PATH=/usr/bin:/bin",
             "VOLUME /data",
             &label,

@@ -12,7 +12,7 @@ fn traces(world: &World) -> BTreeSet<String> {
     let directory = world.lab.directory();
     let mut found: BTreeSet<String> = world.containers().into_iter().collect();
     found.extend(world.networks().iter().map(ToString::to_string));
-    for folder in ["runner-run", "run/networks"] {
+    for folder in ["runner-run/pods", "run/networks"] {
         let Ok(entries) = std::fs::read_dir(directory.join(folder)) else { continue };
         found.extend(entries.flatten().map(|e| e.path().display().to_string()));
     }

@@ -54,7 +54,7 @@ fn net_49_50_13_dns_36_and_sbx_36_no_network_means_none_and_loopback_works() {
         cp /etc/resolv.conf /tmp/r; echo 'hosts: dns' > /etc/nsswitch.conf; \
         ip route add 142.250.74.0/24 dev eth0 2>/dev/null && echo routed; ip addr add 10.9.9.9/8 dev eth0 2>/dev/null && echo addressed; \
         umount /etc/resolv.conf 2>/dev/null && echo unmounted; \
-        curl -s -m 3 --resolve ok.sallylab.net:80:142.250.74.110 http://ok.sallylab.net/ -o /dev/null && echo reached; true";
+        curl -s -f -m 3 --resolve ok.sallylab.net:80:142.250.74.110 http://ok.sallylab.net/ -o /dev/null && echo reached; true";
     let policy = world.lab.file("domains.yml", policies::DOMAINS).display().to_string();
     let said = world.run(&["--root", "--policy", &policy], &["/bin/sh", "-c", script]).expect(0);
     assert_eq!(said.out, "", "{said:?}");

@@ -2,6 +2,16 @@
 import errno, glob, json, os, resource, socket, stat
 
 
+def target(fd):
+    try:
+        return os.readlink("/proc/self/fd/" + fd)
+    except OSError:
+        return "/proc/gone"
+
+
+inherited = sorted(map(target, os.listdir("/proc/self/fd")))
+
+
 def attempt(path, flags):
     try:
         fd = os.open(path, flags)
@@ -83,6 +93,6 @@ print(json.dumps({
     "mounts": mounts, "abstract": abstract, "reached": reached, "processes": len(processes), "first": first,
     "cmdline": open("/proc/1/cmdline", "rb").read().decode().split("\0"),
     "core": list(resource.getrlimit(resource.RLIMIT_CORE)), "files": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
-    "environment": dict(os.environ), "fds": sorted(os.readlink("/proc/self/fd/" + f) for f in os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd/" + f)),
+    "environment": dict(os.environ), "fds": inherited,
     "core_pattern": open("/proc/sys/kernel/core_pattern").read(),
 }))
