@@ -18,7 +18,7 @@ const LATER: [&str; 9] = [
 ];
 
 fn lines(file: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(root().join("tests/cases").join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+    let text = std::fs::read_to_string(root().join("tests/cases").join(file)).expect("a list of cases");
     text.lines().filter(|l| !l.starts_with('#') && !l.is_empty()).map(str::to_owned).collect()
 }
 
@@ -34,7 +34,8 @@ fn complaint(covers: &str) -> Option<String> {
         let at = text.find(&format!("fn {name}("));
         let Some(at) = at else { return Some(format!("{file} has no function {name}")) };
         let before: Vec<&str> = text.get(..at).unwrap_or_default().lines().rev().take(6).collect();
-        let test = before.iter().any(|l| l.trim_start().starts_with("#[test]") || l.trim_start().starts_with("#[tokio::test"));
+        let test =
+            before.iter().any(|l| l.trim_start().starts_with("#[test]") || l.trim_start().starts_with("#[tokio::test"));
         (!test).then(|| format!("{name} in {file} is no test"))
     })
 }
@@ -44,7 +45,7 @@ fn every_attack_case_is_a_test_or_says_what_it_waits_for() {
     let mut rows = BTreeMap::new();
     let mut wrong = Vec::new();
     for line in lines("coverage.tsv") {
-        let (case, covers) = line.split_once('\t').unwrap_or_else(|| panic!("no tab in {line:?}"));
+        let (case, covers) = line.split_once('\t').expect("a tab in every line");
         wrong.extend(complaint(covers).map(|c| format!("{case}: {c}")));
         if rows.insert(case.to_owned(), covers.to_owned()).is_some() {
             wrong.push(format!("{case} stands there twice"));

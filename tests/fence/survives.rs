@@ -109,7 +109,7 @@ fn forged_neighbours_change_nothing() {
             packet.extend([0; 6]);
             packet.extend(claimed);
             for to in [gateway, [0xff; 6]] {
-                for _ in 0..50 {
+                for _ in 0..8 {
                     lab::raw::send_frame("eth0", to, 0x0806, &packet).expect("send");
                 }
             }

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 use crate::world::World;
 
-fn shell<'a>(script: &'a str) -> [&'a str; 3] {
+fn shell(script: &str) -> [&str; 3] {
     ["/bin/bash", "-c", script]
 }
 
@@ -87,7 +87,8 @@ fn sbx_22_nothing_that_is_printed_is_believed() {
         );
         let said = world.run(&["--json"], &shell(&script));
         assert_eq!(said.code, Some(code), "{said:?}");
-        let last: serde_json::Value = serde_json::from_str(said.out.lines().last().unwrap_or_default()).expect("JSON lines");
+        let last: serde_json::Value =
+            serde_json::from_str(said.out.lines().last().unwrap_or_default()).expect("JSON lines");
         assert!(last.to_string().contains(&format!("\"code\":{code}")), "{last}");
         assert!(last.to_string().contains("exited"), "{last}");
     }
@@ -126,7 +127,8 @@ fn sbx_31_stopping_finishing_and_timing_out_at_once_is_one_end() {
 fn a_job_that_heeds_the_signal_ends_by_it_and_can_end_its_own_children() {
     let world = World::start();
     // bash and Python leave the mask that they inherit alone
-    let said = world.run(&["--timeout", "60s"], &shell("sleep 600 & kill $!; wait $!; echo $?; grep SigBlk /proc/self/status"));
+    let said = world
+        .run(&["--timeout", "60s"], &shell("sleep 600 & kill $!; wait $!; echo $?; grep SigBlk /proc/self/status"));
     assert_eq!(said.out, "143\nSigBlk:\t0000000000000000\n", "{said:?}");
     let heeding = "trap 'echo asked; exit 9' TERM; while :; do sleep 0.1; done";
     let said = world.run(&["--timeout", "2s"], &shell(heeding));

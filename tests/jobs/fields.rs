@@ -13,10 +13,13 @@ fn refused(world: &World, options: &[&str], word: &str) {
 #[test]
 fn sbx_05_34_35_and_39_what_could_be_read_as_something_else_is_refused() {
     let world = World::start();
-    for image in ["--privileged", "-v /:/host", "x y", "user:pass@registry.example/app", "app:tag;$(id)", "App", "a\nb"] {
+    for image in ["--privileged", "-v /:/host", "x y", "user:pass@registry.example/app", "app:tag;$(id)", "App", "a\nb"]
+    {
         refused(&world, &[&format!("--image={image}")], "image");
     }
-    for workdir in ["/proc/self/fd/8", "../../", "/home/agent/../..", "/sys/fs", "/dev/shm", "relative", "/.sally", "/a\nb"] {
+    for workdir in
+        ["/proc/self/fd/8", "../../", "/home/agent/../..", "/sys/fs", "/dev/shm", "relative", "/.sally", "/a\nb"]
+    {
         refused(&world, &["--workdir", workdir], "workdir");
     }
     for variable in ["A B=1", "A\nB=1", "1A=1", "SALLYPORT_RUN=1", "A=\u{1b}[2J", "LD-X=1"] {

@@ -12,7 +12,11 @@ impl Made {
     /// The sandbox image with changed settings, whose stop signal would not stop anything.
     fn new(name: &str, changes: &[&str]) -> Self {
         let image = format!("sallyport-test/{name}:{}", std::process::id());
-        let container = docker(&["create", "--network", "none", "--stop-signal", "SIGCONT", IMAGE, "true"]).expect(0).out.trim().to_owned();
+        let container = docker(&["create", "--network", "none", "--stop-signal", "SIGCONT", IMAGE, "true"])
+            .expect(0)
+            .out
+            .trim()
+            .to_owned();
         let mut arguments = vec!["commit"];
         for change in changes {
             arguments.extend(["--change", change]);
@@ -59,14 +63,23 @@ fn sbx_33_an_images_own_settings_do_not_decide() {
 
     // a container of somebody else with our labels is not ours to remove, and it hides nothing
     let foreign = format!("sallyport-test-foreign-{}", std::process::id());
-    docker(&["run", "-d", "--rm", "--network", "none", "--name", &foreign, "--entrypoint", "sleep", &image.0, "300"]).expect(0);
+    docker(&["run", "-d", "--rm", "--network", "none", "--name", &foreign, "--entrypoint", "sleep", &image.0, "300"])
+        .expect(0);
     let said = world.run(&[], &["echo", "beside it"]);
     let still = docker(&["inspect", "-f", "{{.State.Running}}", &foreign]);
     docker(&["rm", "-f", &foreign]);
     said.expect(0);
     assert_eq!(still.out.trim(), "true", "a foreign container was removed for its labels");
     assert_eq!(world.containers(), Vec::<String>::new());
-    let volumes = docker(&["volume", "ls", "-q", "--filter", "dangling=true", "--filter", &format!("label=sallyport.instance={instance}")]);
+    let volumes = docker(&[
+        "volume",
+        "ls",
+        "-q",
+        "--filter",
+        "dangling=true",
+        "--filter",
+        &format!("label=sallyport.instance={instance}"),
+    ]);
     assert_eq!(volumes.out, "", "a volume was left");
 }
 

@@ -21,7 +21,11 @@ fn traces(world: &World) -> BTreeSet<String> {
         let text = gateway.exec(program);
         let text = String::from_utf8_lossy(&text.stdout).into_owned();
         // link numbers and counters differ, names do not
-        found.extend(text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_@.:".contains(c))).filter(|w| w.starts_with("sp") && w.len() > 3).map(str::to_owned));
+        found.extend(
+            text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_@.:".contains(c)))
+                .filter(|w| w.starts_with("sp") && w.len() > 3)
+                .map(str::to_owned),
+        );
     }
     found
 }
@@ -55,9 +59,10 @@ fn sbx_30_after_a_kill_of_the_runner_its_runs_are_ended_within_a_minute_of_the_n
     let mut world = World::start();
     let before = traces(&world);
     let mut children: Vec<_> = (0..3).map(|_| world.spawn(&["--timeout", "10m"], &["sleep", "500"])).collect();
-    let running = within(Duration::from_secs(60), || {
+    let running = within(Duration::from_mins(1), || {
         let names: Vec<_> = world.containers().into_iter().filter(|n| n.ends_with("-workload")).collect();
-        let live = names.iter().filter(|n| docker(&["inspect", "-f", "{{.State.Running}}", n]).out.trim() == "true").count();
+        let live =
+            names.iter().filter(|n| docker(&["inspect", "-f", "{{.State.Running}}", n]).out.trim() == "true").count();
         (live == 3).then_some(())
     });
     assert!(running.is_some(), "{:?}", world.containers());
@@ -70,7 +75,7 @@ fn sbx_30_after_a_kill_of_the_runner_its_runs_are_ended_within_a_minute_of_the_n
     world.launch_runner();
     let begun = Instant::now();
     let left = |world: &World| traces(world).difference(&before).cloned().collect::<Vec<_>>();
-    let clean = within(Duration::from_secs(60), || left(&world).is_empty().then_some(()));
+    let clean = within(Duration::from_mins(1), || left(&world).is_empty().then_some(()));
     assert!(clean.is_some(), "after {:?}: {:#?}", begun.elapsed(), left(&world));
     world.run(&[], &["true"]).expect(0);
 }

@@ -42,7 +42,14 @@ fn net_49_50_13_dns_36_and_sbx_36_no_network_means_none_and_loopback_works() {
     // DNS-36: nothing of the machine's resolver settings came along
     let resolv = probe["resolv"].as_str().expect("text");
     assert!(!resolv.contains("search") && !resolv.contains("domain"), "{resolv}");
-    assert!(probe["servers"].as_array().expect("servers").iter().all(|s| s == "198.18.0.1" || s.as_str().is_some_and(|s| s.starts_with("fd"))), "{resolv}");
+    assert!(
+        probe["servers"]
+            .as_array()
+            .expect("servers")
+            .iter()
+            .all(|s| s == "198.18.0.1" || s.as_str().is_some_and(|s| s.starts_with("fd"))),
+        "{resolv}"
+    );
     // NET-50: neither the run nor the helpers that it needed put a frame on the uplink
     let seen = world.lab.capture.since(frames);
     assert!(seen.is_empty(), "{seen:?}");
@@ -60,7 +67,10 @@ fn net_49_50_13_dns_36_and_sbx_36_no_network_means_none_and_loopback_works() {
     assert_eq!(said.out, "", "{said:?}");
     untouched(&world.lab, frames);
     // the permitted twin, in the same lab
-    let said = world.run(&["--policy", &policy], &["curl", "-s", "-m", "10", "-o", "/dev/null", "-w", "%{http_code}", "http://ok.sallylab.net/"]);
+    let said = world.run(
+        &["--policy", &policy],
+        &["curl", "-s", "-m", "10", "-o", "/dev/null", "-w", "%{http_code}", "http://ok.sallylab.net/"],
+    );
     assert_eq!(said.out, "200", "{said:?}");
 }
 
@@ -70,7 +80,8 @@ fn net_01_no_packet_precedes_the_policy() {
     let frames = world.lab.capture.mark();
     let policy = world.lab.file("domains.yml", policies::DOMAINS).display().to_string();
     for round in 0..4 {
-        let mut together: Vec<_> = (0..4).map(|_| world.spawn(&["--root", "--policy", &policy], &["python3", "-c", EAGER])).collect();
+        let mut together: Vec<_> =
+            (0..4).map(|_| world.spawn(&["--root", "--policy", &policy], &["python3", "-c", EAGER])).collect();
         for child in &mut together {
             assert_eq!(child.wait().expect("the run ends").code(), Some(0), "round {round}");
         }
@@ -84,8 +95,13 @@ fn net_02_nothing_passes_while_a_run_is_being_stopped() {
     let world = World::start();
     let policy = world.lab.file("domains.yml", policies::DOMAINS).display().to_string();
     let frames = world.lab.capture.mark();
-    let program = format!("import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True:\n{}    time.sleep(0.001)\n", indented(EAGER));
-    let mut children: Vec<_> = (0..3).map(|_| world.spawn(&["--root", "--policy", &policy, "--timeout", "3s"], &["python3", "-c", &program])).collect();
+    let program = format!(
+        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True:\n{}    time.sleep(0.001)\n",
+        indented(EAGER)
+    );
+    let mut children: Vec<_> = (0..3)
+        .map(|_| world.spawn(&["--root", "--policy", &policy, "--timeout", "3s"], &["python3", "-c", &program]))
+        .collect();
     // pausing and waking one, killing another behind the runner's back, the third is left to its timeout
     let workloads = eventually("three workloads", || {
         let names: Vec<_> = world.containers().into_iter().filter(|n| n.ends_with("-workload")).collect();
@@ -104,7 +120,7 @@ fn net_02_nothing_passes_while_a_run_is_being_stopped() {
 }
 
 fn indented(text: &str) -> String {
-    text.lines().map(|line| format!("    {line}\n")).collect()
+    text.lines().flat_map(|line| ["    ", line, "\n"]).collect()
 }
 
 #[test]

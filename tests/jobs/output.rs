@@ -24,7 +24,18 @@ sys.stderr.buffer.write(b'\x9b\xff'); sys.stderr.flush()
     expected.extend(0..=255u8);
     expected.extend(b"end");
     let config = world.lab.directory().join("config.yml").display().to_string();
-    let mut command = cli::command(&["run", "--quiet", "--isolation", "hardened", "--config", &config, "--", "python3", "-c", program]);
+    let mut command = cli::command(&[
+        "run",
+        "--quiet",
+        "--isolation",
+        "hardened",
+        "--config",
+        &config,
+        "--",
+        "python3",
+        "-c",
+        program,
+    ]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = world.lab.topology.uplink.start(&mut command).expect("start").wait_with_output().expect("output");
     assert_eq!(output.status.code(), Some(0));

@@ -51,7 +51,8 @@ fn sbx_01_02_03_23_24_and_net_45_an_agent_has_no_power_and_gains_none() {
     assert_eq!(probe["tty"], serde_json::json!([false, false, false]));
     // SBX-01: whoever the engine lets into the container afterwards has no more than the job
     let mut started = world.spawn(&[], &["sleep", "60"]);
-    let name = lab::wait::eventually("the workload", || world.containers().into_iter().find(|n| n.ends_with("-workload")));
+    let name =
+        lab::wait::eventually("the workload", || world.containers().into_iter().find(|n| n.ends_with("-workload")));
     let status = lab::wait::eventually("a session in the workload", || {
         let said = docker(&["exec", &name, "cat", "/proc/self/status"]);
         (said.code == Some(0)).then_some(said.out)
@@ -126,7 +127,10 @@ fn sbx_04_06_07_37_and_net_46_nothing_of_the_machine_is_there() {
         // SBX-07: process 1 is not the job's to read, whoever the job is
         for name in ["mem", "root", "cwd", "exe", "fd/0", "ptrace", "environ"] {
             let outcome = probe["first"][name].as_str().unwrap_or_default();
-            assert!(matches!(outcome, "EACCES" | "EPERM" | "ENOENT" | "EIO"), "/proc/1/{name}: {outcome} ({options:?})");
+            assert!(
+                matches!(outcome, "EACCES" | "EPERM" | "ENOENT" | "EIO"),
+                "/proc/1/{name}: {outcome} ({options:?})"
+            );
         }
         assert_eq!(probe["core"], serde_json::json!([0, 0]));
         assert!(probe["files"].as_u64().expect("a number") <= 16_384);
@@ -149,7 +153,19 @@ fn mounts(probe: &Value) {
             assert!(mount["options"].as_str().unwrap_or_default().starts_with("ro"), "{mount}");
             continue;
         }
-        let own = ["overlay", "proc", "tmpfs", "devpts", "sysfs", "cgroup", "cgroup2", "mqueue", "vfs", "btrfs", "fuse.fuse-overlayfs"];
+        let own = [
+            "overlay",
+            "proc",
+            "tmpfs",
+            "devpts",
+            "sysfs",
+            "cgroup",
+            "cgroup2",
+            "mqueue",
+            "vfs",
+            "btrfs",
+            "fuse.fuse-overlayfs",
+        ];
         assert!(own.contains(&kind), "{mount}");
         if ["sysfs", "cgroup", "cgroup2"].contains(&kind) {
             assert!(mount["options"].as_str().unwrap_or_default().starts_with("ro"), "{mount}");

@@ -47,7 +47,8 @@ with open('/dev/shm/held', 'wb') as held:
     let said = world.run(&["--memory", "96m"], &["python3", "-c", shared]);
     assert!(said.code != Some(0), "200 MiB of shared memory under a limit of 96 MiB: {said:?}");
     // and the twin: what fits is had; the score says who dies first
-    let program = "import json; held = bytearray(48 << 20); print(json.dumps(int(open('/proc/self/oom_score_adj').read())))";
+    let program =
+        "import json; held = bytearray(48 << 20); print(json.dumps(int(open('/proc/self/oom_score_adj').read())))";
     assert_eq!(world.probe(&["--memory", "128m"], program), 900);
 }
 
