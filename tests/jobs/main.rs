@@ -1,17 +1,1 @@
-//! Runs through a real engine: what a job can do to its sandbox, to the machine, and to the program that runs it.
-//!
-//! Probes are Python programs in `probes`, which run inside and print what they achieved as one JSON line; the tests
-//! judge. Needs a container engine and the sandbox image (`./dev image`).
-
-#![expect(clippy::panic, reason = "a panic in a helper is how its test fails")]
-
-mod ends;
-mod fields;
-mod images;
-mod isolation;
-mod leftovers;
-mod network;
-mod output;
-mod power;
-mod resources;
-mod world;
+//! Runs through a real engine.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::world::World;
+use super::world::World;
 
 #[test]
 fn sbx_12_a_fork_bomb_is_bounded_and_can_be_stopped() {

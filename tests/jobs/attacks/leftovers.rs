@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use lab::wait::within;
 
-use crate::world::{World, docker};
+use super::world::{World, docker};
 
 /// Everything on this machine that a run makes and that carries our names.
 fn traces(world: &World) -> BTreeSet<String> {

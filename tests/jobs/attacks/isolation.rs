@@ -1,6 +1,6 @@
 //! The class of isolation that is asked for by name is the one that is had, or nothing runs.
 
-use crate::world::{World, docker};
+use super::world::{World, docker};
 
 fn has_gvisor() -> bool {
     docker(&["info", "--format", "{{json .Runtimes}}"]).expect(0).out.contains("\"runsc\"")

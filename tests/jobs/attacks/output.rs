@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use lab::cli;
 
-use crate::world::World;
+use super::world::World;
 
 #[test]
 fn sbx_15_and_17_every_byte_arrives_as_it_was_written() {

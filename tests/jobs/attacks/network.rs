@@ -4,7 +4,7 @@ use lab::topology::{OTHER4, PUBLIC4, ip};
 use lab::wait::eventually;
 use lab::{Lab, policies};
 
-use crate::world::{World, docker};
+use super::world::{World, docker};
 
 const NETWORK: &str = include_str!("probes/network.py");
 

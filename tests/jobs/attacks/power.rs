@@ -4,7 +4,7 @@ use std::os::linux::net::SocketAddrExt as _;
 
 use serde_json::Value;
 
-use crate::world::{World, docker};
+use super::world::{World, docker};
 
 const POWER: &str = include_str!("probes/power.py");
 const MACHINE: &str = include_str!("probes/machine.py");

@@ -2,7 +2,7 @@
 
 use lab::cli::Said;
 
-use crate::world::{IMAGE, World, docker};
+use super::world::{IMAGE, World, docker};
 
 /// An image of this test, removed at the end.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! What a caller writes in a job's fields is a value: never an option, a path of the machine or a text for a shell.
 
-use crate::world::World;
+use super::world::World;
 
 /// Refused with the field's name, before the engine is asked.
 fn refused(world: &World, options: &[&str], word: &str) {

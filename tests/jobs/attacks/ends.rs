@@ -8,7 +8,7 @@ use lab::wait::eventually;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::world::World;
+use super::world::World;
 
 fn shell(script: &str) -> [&str; 3] {
     ["/bin/bash", "-c", script]
