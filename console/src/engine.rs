@@ -10,8 +10,12 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// Where engines listen.
-const SOCKETS: [&str; 4] =
-    ["/run/docker.sock", "/var/run/docker.sock", "/run/podman/podman.sock", "/var/run/podman/podman.sock"];
+const SOCKETS: [&str; 4] = [
+    "/run/docker.sock",
+    "/var/run/docker.sock",
+    "/run/podman/podman.sock",
+    "/var/run/podman/podman.sock",
+];
 
 /// Every container of Sallyport carries it.
 const LABEL: &str = "sallyport.instance";
@@ -41,7 +45,9 @@ impl Engine {
     pub fn all() -> Vec<Self> {
         let mut engines: Vec<Self> = Vec::new();
         for socket in SOCKETS {
-            let Ok(socket) = Path::new(socket).canonicalize() else { continue };
+            let Ok(socket) = Path::new(socket).canonicalize() else {
+                continue;
+            };
             let engine = Self { socket };
             if !engines.contains(&engine) && engine.version().is_some() {
                 engines.push(engine);
@@ -57,14 +63,25 @@ impl Engine {
 
     /// Its version, if it answers.
     pub fn version(&self) -> Option<String> {
-        Some(self.ask("GET", "/version").ok()?.get("Version")?.as_str()?.to_owned())
+        Some(
+            self.ask("GET", "/version")
+                .ok()?
+                .get("Version")?
+                .as_str()?
+                .to_owned(),
+        )
     }
 
     /// Containers that carry Sallyport's label.
     pub fn leftovers(&self) -> std::io::Result<Vec<Leftover>> {
         let filter = format!("%7B%22label%22%3A%5B%22{LABEL}%22%5D%7D");
         let list = self.ask("GET", &format!("/containers/json?all=1&filters={filter}"))?;
-        let text = |c: &Value, path: &str| c.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text = |c: &Value, path: &str| {
+            c.pointer(path)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
         let leftover = |c: &Value| Leftover {
             id: text(c, "/Id"),
             instance: text(c, "/Labels/sallyport.instance"),
@@ -72,22 +89,32 @@ impl Engine {
         };
         let all = list.as_array().into_iter().flatten().map(leftover);
         // an engine that ignores the filter must not make us remove what is not ours
-        Ok(all.filter(|l| !l.instance.is_empty() && l.id.bytes().all(|b| b.is_ascii_hexdigit())).collect())
+        Ok(all
+            .filter(|l| !l.instance.is_empty() && l.id.bytes().all(|b| b.is_ascii_hexdigit()))
+            .collect())
     }
 
     /// Removes one, running or not.
     pub fn remove(&self, leftover: &Leftover) -> std::io::Result<()> {
-        self.ask("DELETE", &format!("/containers/{}?force=1&v=1", leftover.id)).map(drop)
+        self.ask(
+            "DELETE",
+            &format!("/containers/{}?force=1&v=1", leftover.id),
+        )
+        .map(drop)
     }
 
     fn ask(&self, method: &str, path: &str) -> std::io::Result<Value> {
         let mut stream = UnixStream::connect(&self.socket)?;
         stream.set_read_timeout(Some(Duration::from_secs(20)))?;
         stream.set_write_timeout(Some(Duration::from_secs(5)))?;
-        write!(stream, "{method} {path} HTTP/1.0\r\nHost: engine\r\nConnection: close\r\n\r\n")?;
+        write!(
+            stream,
+            "{method} {path} HTTP/1.0\r\nHost: engine\r\nConnection: close\r\n\r\n"
+        )?;
         let mut answer = Vec::new();
         stream.take(MOST_BYTES).read_to_end(&mut answer)?;
-        parse(&answer).ok_or_else(|| std::io::Error::other("the engine's answer is not understood"))?
+        parse(&answer)
+            .ok_or_else(|| std::io::Error::other("the engine's answer is not understood"))?
     }
 }
 
@@ -96,12 +123,21 @@ fn parse(answer: &[u8]) -> Option<std::io::Result<Value>> {
     let head = std::str::from_utf8(answer.get(..end)?).ok()?;
     let status: u16 = head.split_whitespace().nth(1)?.parse().ok()?;
     let body = answer.get(end + 4..)?;
-    let value = if body.is_empty() { Value::Null } else { serde_json::from_slice(body).unwrap_or_default() };
+    let value = if body.is_empty() {
+        Value::Null
+    } else {
+        serde_json::from_slice(body).unwrap_or_default()
+    };
     if (200..300).contains(&status) {
         return Some(Ok(value));
     }
-    let message = value.get("message").and_then(Value::as_str).unwrap_or("no reason given");
-    Some(Err(std::io::Error::other(format!("the engine answered {status}: {message}"))))
+    let message = value
+        .get("message")
+        .and_then(Value::as_str)
+        .unwrap_or("no reason given");
+    Some(Err(std::io::Error::other(format!(
+        "the engine answered {status}: {message}"
+    ))))
 }
 
 #[cfg(test)]
@@ -110,10 +146,16 @@ mod tests {
 
     #[test]
     fn answers_are_read_and_refusals_name_their_reason() {
-        let ok = parse(b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{\"Version\":\"20.10\"}").unwrap().unwrap();
+        let ok = parse(
+            b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{\"Version\":\"20.10\"}",
+        )
+        .unwrap()
+        .unwrap();
         assert_eq!(ok["Version"], "20.10");
         assert!(parse(b"HTTP/1.0 204 No Content\r\n\r\n").unwrap().is_ok());
-        let refused = parse(b"HTTP/1.0 409 Conflict\r\n\r\n{\"message\":\"in use\"}").unwrap().unwrap_err();
+        let refused = parse(b"HTTP/1.0 409 Conflict\r\n\r\n{\"message\":\"in use\"}")
+            .unwrap()
+            .unwrap_err();
         assert!(refused.to_string().contains("in use"), "{refused}");
         assert!(parse(b"nonsense").is_none());
     }

@@ -45,7 +45,10 @@ pub struct Failure {
 impl Failure {
     /// A failure that speaks for itself.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), ..Self::default() }
+        Self {
+            message: message.into(),
+            ..Self::default()
+        }
     }
 
     /// Adds what to do about it.
@@ -89,7 +92,10 @@ impl From<gateway::control::ClientError> for Failure {
     fn from(error: gateway::control::ClientError) -> Self {
         let mut failure = Self::from_error(&error);
         failure.hint = error.hint();
-        failure.details = error.problem().map(|p| p.mistakes.clone()).unwrap_or_default();
+        failure.details = error
+            .problem()
+            .map(|p| p.mistakes.clone())
+            .unwrap_or_default();
         failure
     }
 }

@@ -59,7 +59,11 @@ pub fn note(text: impl Display) {
 
 /// A failure on standard error, with what to do about it.
 pub fn failure(failure: &Failure) {
-    note(format_args!("{} {}", "error:".red().bold(), clean(&failure.message)));
+    note(format_args!(
+        "{} {}",
+        "error:".red().bold(),
+        clean(&failure.message)
+    ));
     for detail in &failure.details {
         note(format_args!("  {}", clean(detail)));
     }
@@ -69,9 +73,14 @@ pub fn failure(failure: &Failure) {
 }
 
 /// A table without frames, which `cut` and eyes both read.
-pub fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+pub fn table<const N: usize>(
+    head: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(head.map(str::to_uppercase));
     for row in rows {
         table.add_row(row.map(|cell| clean(&cell).into_owned()));
@@ -107,7 +116,11 @@ pub fn bytes(count: u64) -> String {
         unit += 1;
     }
     let name = UNITS.get(unit).copied().unwrap_or("B");
-    if unit == 0 { format!("{value} {name}") } else { format!("{value}.{rest} {name}") }
+    if unit == 0 {
+        format!("{value} {name}")
+    } else {
+        format!("{value}.{rest} {name}")
+    }
 }
 
 #[cfg(test)]
@@ -116,13 +129,19 @@ mod tests {
 
     #[test]
     fn control_characters_never_reach_a_terminal() {
-        assert_eq!(clean("a\u{1b}]52;c;\u{7}\u{9b}b\nc"), "a\\u{1b}]52;c;\\u{7}\\u{9b}b\\nc");
+        assert_eq!(
+            clean("a\u{1b}]52;c;\u{7}\u{9b}b\nc"),
+            "a\\u{1b}]52;c;\\u{7}\\u{9b}b\\nc"
+        );
         assert_eq!(clean("plain ü text"), "plain ü text");
         assert!(!table(["x"], [["a\u{1b}[31m".to_owned()]]).contains('\u{1b}'));
     }
 
     #[test]
     fn byte_counts_read_well() {
-        assert_eq!([bytes(0), bytes(1023), bytes(1536), bytes(1 << 30)], ["0 B", "1023 B", "1.5 KiB", "1.0 GiB"]);
+        assert_eq!(
+            [bytes(0), bytes(1023), bytes(1536), bytes(1 << 30)],
+            ["0 B", "1023 B", "1.5 KiB", "1.0 GiB"]
+        );
     }
 }

@@ -153,6 +153,8 @@ fn network(dir: &std::path::Path) -> Arc<Network> {
         v4: Ipv4Addr::LOCALHOST,
         v6: Ipv6Addr::LOCALHOST,
         link: "l1".to_owned(),
+        owner: 0,
+        scope: gateway::resolve::upstream::Scope::fresh(),
         broker: None,
         live: ArcSwap::from_pointee(Live {
             snapshot: Arc::new(snapshot),
@@ -178,10 +180,11 @@ async fn main() {
     });
     tasks.spawn("upstream", upstream(server));
     let networks = Arc::new(Networks::default());
-    networks.insert(&network(dir.path()));
+    let own = network(dir.path());
+    networks.insert(&own);
     for n in 0..NAMES {
         let name = netpolicy::name::Name::parse(&format!("n{n}.ok.net")).unwrap();
-        resolver.addresses(&name).await.unwrap();
+        resolver.addresses(own.scope, &name).await.unwrap();
     }
     let (_seal, open) = watch::channel(true);
     let handles = DnsHandles {

@@ -25,3 +25,5 @@ pub mod resolve;
 pub mod selftest;
 pub mod tasks;
 pub mod uplink;
+
+pub use appliance::{Appliance, BuildError, build, run, uninstall};

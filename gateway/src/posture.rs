@@ -11,6 +11,7 @@
 //! difference repaired, the rules in force applied again, read back, and the next generation begins.
 //! Owns no schedule of its own beyond [`Posture::keep`]. Failure stance: sealed.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -49,6 +50,11 @@ impl Cause {
             hint: hint.into(),
         }
     }
+
+    /// The clean end: nothing is wrong.
+    pub fn stopping() -> Self {
+        Self::new("the gateway is stopping", "start it again")
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -63,7 +69,7 @@ struct Now {
     generation: u64,
     since_ms: i64,
     /// Causes that stay until whoever set them takes them back (a broken floor, a foreign namespace).
-    standing: Option<Cause>,
+    standing: BTreeMap<&'static str, Cause>,
 }
 
 /// The state machine. One for each gateway.
@@ -92,7 +98,7 @@ impl Posture {
             state,
             generation: 0,
             since_ms: now_ms(),
-            standing: None,
+            standing: BTreeMap::new(),
         });
         Self {
             enforcer,
@@ -129,15 +135,15 @@ impl Posture {
     }
 
     /// Seals until [`Posture::release`]: for causes that no repair of the kernel removes.
-    pub fn hold(&self, cause: Cause) {
-        self.now().standing = Some(cause.clone());
+    pub fn hold(&self, holder: &'static str, cause: Cause) {
+        self.now().standing.insert(holder, cause.clone());
         let _acting = self.act();
-        self.seal(cause);
+        self.seal(&cause);
     }
 
     /// Takes a standing cause back; the next look enforces again.
-    pub fn release(&self) {
-        if self.now().standing.take().is_some() {
+    pub fn release(&self, holder: &'static str) {
+        if self.now().standing.remove(holder).is_some() {
             self.wake();
         }
     }
@@ -145,24 +151,32 @@ impl Posture {
     /// Compares, seals, repairs and enforces, as far as needed. Blocks for milliseconds.
     pub fn look(&self, registry: &Arc<Registry>, probe: &dyn Fn() -> Result<(), Cause>) {
         let _acting = self.act();
-        let standing = self.now().standing.clone();
+        let standing = self.now().standing.values().next().cloned();
         if let Some(cause) = standing {
-            return self.seal(cause);
+            return self.seal(&cause);
         }
         let enforcing = self.now().state == State::Enforcing;
         match self.enforcer.verify() {
             Ok(Ok(())) if enforcing => return,
             Ok(Ok(())) => {}
-            Ok(Err(mismatch)) => self.seal(Cause::new(
+            // A link that went with its sandbox is less network, not more: nobody else is sealed for it.
+            Ok(Err(_)) if enforcing && self.only_lost(registry) => return,
+            Ok(Err(mismatch)) => self.seal(&Cause::new(
                 mismatch.to_string(),
                 "Sallyport repairs this by itself; find out who changed it",
             )),
-            Err(error) => return self.seal(broken(&error)),
+            Err(error) => return self.seal(&broken(&error)),
         }
         match self.enforce(registry, probe) {
             Ok(()) => self.opened(),
-            Err(cause) => self.seal(cause),
+            Err(cause) => self.seal(&cause),
         }
+    }
+
+    /// Whether all that differs is links that are gone; their networks are gone then too.
+    fn only_lost(&self, registry: &Arc<Registry>) -> bool {
+        let dropped = registry.drop_lost().is_ok_and(|lost| !lost.is_empty());
+        dropped && matches!(self.enforcer.verify(), Ok(Ok(())))
     }
 
     /// From sealed to enforcing: nothing opens before all of it held.
@@ -208,7 +222,7 @@ impl Posture {
     }
 
     /// Doors first, then the kernel. Idempotent.
-    fn seal(&self, cause: Cause) {
+    fn seal(&self, cause: &Cause) {
         self.open.send_replace(false);
         let (news, generation) = {
             let mut now = self.now();
@@ -227,9 +241,21 @@ impl Posture {
             );
         }
         if news {
-            tracing::error!(cause = %cause.text, "sealed");
+            if *cause == Cause::stopping() {
+                tracing::info!(cause = %cause.text, "sealed");
+            } else {
+                tracing::error!(cause = %cause.text, "sealed");
+            }
             self.record(NOT_ENFORCED, &cause.text, generation);
         }
+    }
+
+    /// Closes the doors and forgets that the rules were found right; the next look begins from nothing.
+    fn distrust(&self) {
+        self.open.send_replace(false);
+        let mut now = self.now();
+        now.state = State::Sealed(Cause::new("the rules could not be looked at", "see the gateway's log"));
+        now.since_ms = now_ms();
     }
 
     fn record(&self, label: &str, cause: &str, generation: u64) {
@@ -255,7 +281,7 @@ impl Posture {
                 tokio::task::spawn_blocking(move || posture.look(&registry, &*probe)).await;
             if looked.is_err() {
                 // The runtime is ending, or the look panicked: either way nothing vouches for the rules.
-                self.open.send_replace(false);
+                self.distrust();
             }
             let pause = if *self.open.borrow() { LOOK } else { RETRY };
             tokio::select! {

@@ -1,7 +1,16 @@
 //! The one place that spawns: every task is named, owned by a tracker, cancelled and joined.
+//!
+//! A panic ends its own task and is counted. A task whose end would go unnoticed (a door, a watcher) is
+//! [`Tasks::keep`]: if it ends or panics while the gateway runs, that is told to whoever listens on
+//! [`Tasks::fallen`], and the gateway seals.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures_util::FutureExt;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -10,23 +19,47 @@ use tokio_util::task::TaskTracker;
 pub struct Tasks {
     tracker: TaskTracker,
     stop: CancellationToken,
+    panics: Arc<AtomicU64>,
+    fallen: Arc<watch::Sender<Option<&'static str>>>,
+}
+
+/// How a task ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ended {
+    /// The gateway stops.
+    Stopped,
+    /// By itself, or by a panic.
+    Early,
 }
 
 impl Tasks {
     /// Runs a task until it ends or the gateway stops.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        let stop = self.stop.clone();
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "this is the one place that spawns"
-        )]
-        drop(tokio::spawn(self.tracker.track_future(async move {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = task => {}
+        let tasks = self.clone();
+        self.track(async move {
+            tasks.guard(name, task).await;
+        });
+    }
+
+    /// Runs a task that must not end before the gateway does.
+    pub fn keep(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let tasks = self.clone();
+        self.track(async move {
+            if tasks.guard(name, task).await == Ended::Early {
+                tasks.fell(name);
             }
-            tracing::trace!(task = name, "task ended");
-        })));
+        });
+    }
+
+    /// Says that something which must run does not.
+    pub fn fell(&self, name: &'static str) {
+        tracing::error!(task = name, "a task that must run has ended");
+        self.fallen.send_replace(Some(name));
+    }
+
+    /// The last task that ended and must not have.
+    pub fn fallen(&self) -> watch::Receiver<Option<&'static str>> {
+        self.fallen.subscribe()
     }
 
     /// Fires when the gateway stops.
@@ -34,10 +67,72 @@ impl Tasks {
         self.stop.clone()
     }
 
+    /// Tasks that ended by a panic.
+    pub fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+
     /// Cancels everything and waits for it.
     pub async fn shut_down(&self) {
         self.stop.cancel();
         self.tracker.close();
         self.tracker.wait().await;
+    }
+
+    fn track(&self, task: impl Future<Output = ()> + Send + 'static) {
+        #[expect(clippy::disallowed_methods, reason = "this is the one place that spawns")]
+        drop(tokio::spawn(self.tracker.track_future(task)));
+    }
+
+    async fn guard(&self, name: &'static str, task: impl Future<Output = ()> + Send) -> Ended {
+        // Unwind safe: nothing of the task is looked at again after a panic, and what it shared is behind locks that
+        // shrug off poison or in guards that put things right on drop.
+        let task = AssertUnwindSafe(task).catch_unwind();
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return Ended::Stopped,
+            outcome = task => if outcome.is_err() {
+                self.panics.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(task = name, "a task panicked");
+            }
+        }
+        // what a task waits for may be another task that was stopped a moment earlier
+        if self.stop.is_cancelled() { Ended::Stopped } else { Ended::Early }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_ends_one_task_is_counted_and_the_others_go_on() {
+        let tasks = Tasks::default();
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        tasks.spawn("panics", async { panic!("on purpose") });
+        tasks.spawn("goes on", async { sender.send(()).unwrap() });
+        receiver.await.unwrap();
+        tasks.shut_down().await;
+        assert_eq!(tasks.panics(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_kept_task_that_ends_or_panics_is_told_of() {
+        for panics in [false, true] {
+            let tasks = Tasks::default();
+            let mut fallen = tasks.fallen();
+            tasks.keep("door", async move { assert!(!panics, "a door trips over a packet") });
+            assert_eq!(*fallen.wait_for(Option::is_some).await.unwrap(), Some("door"));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_gateway_and_of_other_tasks_is_nothing_to_tell() {
+        let tasks = Tasks::default();
+        let fallen = tasks.fallen();
+        tasks.keep("door", std::future::pending());
+        tasks.spawn("flow", async {});
+        tasks.shut_down().await;
+        assert_eq!(*fallen.borrow(), None);
     }
 }

@@ -15,6 +15,7 @@ pub mod drive;
 pub mod image;
 pub mod job;
 pub mod output;
+pub mod packages;
 pub mod pod;
 pub mod pool;
 pub mod reaper;
@@ -40,6 +41,7 @@ pub use job::{IsolationChoice, JobRequest};
 pub use run::{EndReason, Event, Failure, RunId};
 
 use crate::image::Images;
+use crate::packages::Packages;
 use crate::pod::Pods;
 use crate::pool::Pool;
 use crate::records::Records;
@@ -102,6 +104,8 @@ pub struct Runner {
     pub records: Arc<Records>,
     /// Builds the sandbox image.
     pub images: Images,
+    /// What images said about their package managers.
+    pub packages: Packages,
     /// Spawner.
     pub tasks: Tasks,
     stopping: CancellationToken,
@@ -150,6 +154,7 @@ pub async fn run(config: RunnerConfig, shutdown: CancellationToken) -> Result<()
         pool: Pool::new(config.pool),
         runs: Runs::new(config.max_runs),
         images: Images::new(config.state_dir.join("image")),
+        packages: Packages::default(),
         pods,
         records: records.clone(),
         tasks: tasks.clone(),

@@ -170,8 +170,8 @@ pub struct Data {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// Stable word for programs: `bad_request`, `busy`, `image`, `isolation`, `engine`, `gateway`, `policy`, `internal`,
-    /// `cancelled`.
+    /// Stable word for programs: `bad_request`, `busy`, `image`, `isolation`, `engine`, `gateway`, `policy`, `packages`,
+    /// `internal`, `cancelled`.
     pub code: String,
     /// What is wrong, lower case.
     pub message: String,

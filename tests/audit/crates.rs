@@ -29,7 +29,10 @@ const LICENCES: [&str; 14] = [
 /// Crates that may stand in the tree twice, each with the reason.
 const TWICE: [(&str, &str); 12] = [
     ("base64", "the engine's client is a version ahead"),
-    ("bit-set", "property tests are a version apart from the rest"),
+    (
+        "bit-set",
+        "property tests are a version apart from the rest",
+    ),
     ("bit-vec", "comes with bit-set"),
     ("cpufeatures", "hashes and signatures are a version apart"),
     ("foldhash", "comes with hashbrown"),
@@ -38,36 +41,62 @@ const TWICE: [(&str, &str); 12] = [
     ("nix", "netlink sockets use the version before"),
     ("rand_core", "key generation waits for its successor"),
     ("syn", "derive macros of different ages, at build time only"),
-    ("synstructure", "derive macros of different ages, at build time only"),
+    (
+        "synstructure",
+        "derive macros of different ages, at build time only",
+    ),
     ("untrusted", "certificates of the lab's origins"),
 ];
 
 fn metadata() -> Value {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["metadata", "--format-version", "1", "--locked", "--offline", "--filter-platform", "x86_64-unknown-linux-gnu"])
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--locked",
+            "--offline",
+            "--filter-platform",
+            "x86_64-unknown-linux-gnu",
+        ])
         .current_dir(root())
         .output()
         .expect("cargo metadata");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     serde_json::from_slice(&output.stdout).expect("metadata")
 }
 
 /// Packages that the graph for this platform really uses.
 fn used(metadata: &Value) -> Vec<&Value> {
-    let nodes = metadata["resolve"]["nodes"].as_array().expect("resolve");
+    let nodes = metadata
+        .pointer("/resolve/nodes")
+        .and_then(Value::as_array)
+        .expect("resolve");
     let ids: BTreeSet<&str> = nodes.iter().filter_map(|n| n["id"].as_str()).collect();
     let packages = metadata["packages"].as_array().expect("packages").iter();
-    packages.filter(|p| p["id"].as_str().is_some_and(|id| ids.contains(id))).collect()
+    packages
+        .filter(|p| p["id"].as_str().is_some_and(|id| ids.contains(id)))
+        .collect()
 }
 
 fn name(package: &Value) -> String {
-    format!("{} {}", package["name"].as_str().unwrap_or_default(), package["version"].as_str().unwrap_or_default())
+    format!(
+        "{} {}",
+        package["name"].as_str().unwrap_or_default(),
+        package["version"].as_str().unwrap_or_default()
+    )
 }
 
 /// Whether an SPDX expression can be met with the list: one side of every `OR`, both sides of every `AND`.
 fn permitted(expression: &str) -> bool {
     let plain = expression.replace(['(', ')'], " ").replace('/', " OR ");
-    plain.split(" AND ").all(|all| all.split(" OR ").any(|one| LICENCES.contains(&one.trim())))
+    plain
+        .split(" AND ")
+        .all(|all| all.split(" OR ").any(|one| LICENCES.contains(&one.trim())))
 }
 
 #[test]
@@ -79,7 +108,10 @@ fn every_licence_may_be_passed_on() {
         .map(|p| format!("{}: {}", name(p), p["license"]))
         .collect();
     assert!(refused.is_empty(), "{refused:#?}");
-    assert!(permitted("MIT OR GPL-2.0") && !permitted("GPL-2.0") && !permitted("MIT AND GPL-2.0"), "the check itself");
+    assert!(
+        permitted("MIT OR GPL-2.0") && !permitted("GPL-2.0") && !permitted("MIT AND GPL-2.0"),
+        "the check itself"
+    );
 }
 
 #[test]
@@ -87,12 +119,19 @@ fn every_crate_comes_from_the_registry_with_a_checksum_or_from_here() {
     let metadata = metadata();
     let foreign: Vec<String> = used(&metadata)
         .into_iter()
-        .filter(|p| p["source"].as_str().is_some_and(|source| !source.starts_with("registry+")))
+        .filter(|p| {
+            p["source"]
+                .as_str()
+                .is_some_and(|source| !source.starts_with("registry+"))
+        })
         .map(name)
         .collect();
     assert!(foreign.is_empty(), "{foreign:#?}");
     let lock = std::fs::read_to_string(root().join("Cargo.lock")).expect("Cargo.lock");
-    for block in lock.split("[[package]]").filter(|b| b.contains("source = ")) {
+    for block in lock
+        .split("[[package]]")
+        .filter(|b| b.contains("source = "))
+    {
         assert!(block.contains("checksum = "), "no checksum: {block}");
     }
 }
@@ -102,8 +141,14 @@ fn no_crate_stands_there_twice_without_a_reason() {
     let metadata = metadata();
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for package in used(&metadata) {
-        versions.entry(package["name"].as_str().unwrap_or_default()).or_default().push(package["version"].as_str().unwrap_or_default());
+        versions
+            .entry(package["name"].as_str().unwrap_or_default())
+            .or_default()
+            .push(package["version"].as_str().unwrap_or_default());
     }
-    let twice: Vec<_> = versions.iter().filter(|(name, v)| v.len() > 1 && !TWICE.iter().any(|(known, _)| known == *name)).collect();
+    let twice: Vec<_> = versions
+        .iter()
+        .filter(|(name, v)| v.len() > 1 && !TWICE.iter().any(|(known, _)| known == *name))
+        .collect();
     assert!(twice.is_empty(), "{twice:?}");
 }

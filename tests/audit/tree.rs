@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 
 /// The workspace's folder.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .canonicalize()
+        .expect("workspace")
 }
 
 /// Folders that no person writes.
@@ -29,12 +32,18 @@ pub fn files(ends: &[&str]) -> Vec<PathBuf> {
             }
         }
     }
-    assert!(!found.is_empty() || ends.is_empty(), "no file ends with {ends:?}");
+    assert!(
+        !found.is_empty() || ends.is_empty(),
+        "no file ends with {ends:?}"
+    );
     found.sort();
     found
 }
 
 /// A path as messages show it.
 pub fn shown(path: &Path) -> String {
-    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+    path.strip_prefix(root())
+        .unwrap_or(path)
+        .display()
+        .to_string()
 }

@@ -18,9 +18,19 @@ fn a_closed_port_is_refused_and_the_origin_was_asked() {
     let sandbox = lab.sandbox(policies::INTERNET);
     for address in [PUBLIC4, PUBLIC6] {
         let mark = lab.capture.mark();
-        let outcome = sandbox.run(|| connect_within(SocketAddr::new(ip(address), port::CLOSED), Duration::from_secs(3)));
+        let outcome = sandbox.run(|| {
+            connect_within(
+                SocketAddr::new(ip(address), port::CLOSED),
+                Duration::from_secs(3),
+            )
+        });
         assert!(outcome.is_refused(), "{address}: {outcome:?}");
-        assert!(lab.capture.since(mark).iter().any(|f| f.is_syn() && f.destination == Some(ip(address))));
+        assert!(
+            lab.capture
+                .since(mark)
+                .iter()
+                .any(|f| f.is_syn() && f.destination == Some(ip(address)))
+        );
     }
 }
 
@@ -28,7 +38,8 @@ fn a_closed_port_is_refused_and_the_origin_was_asked() {
 fn a_dead_host_stays_silent() {
     let lab = lab();
     let sandbox = lab.sandbox(policies::INTERNET);
-    let outcome = sandbox.run(|| connect_within(SocketAddr::new(ip(SILENT4), 443), Duration::from_secs(2)));
+    let outcome =
+        sandbox.run(|| connect_within(SocketAddr::new(ip(SILENT4), 443), Duration::from_secs(2)));
     assert!(matches!(outcome, Connect::Silence), "{outcome:?}");
 }
 
@@ -36,7 +47,12 @@ fn a_dead_host_stays_silent() {
 fn an_unreachable_host_is_unreachable() {
     let lab = lab();
     let sandbox = lab.sandbox(policies::INTERNET);
-    let outcome = sandbox.run(|| connect_within(SocketAddr::new(ip(UNREACHABLE4), 443), Duration::from_secs(4)));
+    let outcome = sandbox.run(|| {
+        connect_within(
+            SocketAddr::new(ip(UNREACHABLE4), 443),
+            Duration::from_secs(4),
+        )
+    });
     assert!(matches!(outcome, Connect::Unreachable(_)), "{outcome:?}");
 }
 
@@ -48,7 +64,11 @@ fn a_denied_connect_is_reset_at_once_and_nothing_is_sent() {
     let started = Instant::now();
     let name = sandbox.run(|| connect_within(at("ok.sallylab.net", 22), Duration::from_secs(3)));
     assert!(name.is_refused(), "{name:?}");
-    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        started.elapsed()
+    );
     assert!(lab.capture.touching(mark, ip(PUBLIC4)).is_empty());
 }
 
@@ -56,8 +76,11 @@ fn a_denied_connect_is_reset_at_once_and_nothing_is_sent() {
 fn happy_eyeballs_reaches_the_family_that_works() {
     let lab = lab();
     let sandbox = lab.sandbox(policies::DOMAINS_ANY);
-    lab.origins.zone.addresses("ok.sallylab.net", &[SILENT4, PUBLIC6]);
-    let outcome = sandbox.run(|| connect_within(at("ok.sallylab.net", port::ECHO), Duration::from_secs(5)));
+    lab.origins
+        .zone
+        .addresses("ok.sallylab.net", &[SILENT4, PUBLIC6]);
+    let outcome =
+        sandbox.run(|| connect_within(at("ok.sallylab.net", port::ECHO), Duration::from_secs(5)));
     assert!(outcome.is_open(), "{outcome:?}");
 }
 
@@ -67,10 +90,17 @@ fn the_end_is_mirrored_as_a_reset() {
     let sandbox = lab.sandbox(policies::INTERNET);
     let mark = lab.origins.ended.mark();
     sandbox.run(|| {
-        let stream = connect_within(SocketAddr::new(ip(PUBLIC4), port::MUTE), Duration::from_secs(3)).expect_open();
+        let stream = connect_within(
+            SocketAddr::new(ip(PUBLIC4), port::MUTE),
+            Duration::from_secs(3),
+        )
+        .expect_open();
         let socket = socket2::SockRef::from(&stream);
         socket.set_linger(Some(Duration::ZERO)).expect("linger");
     });
-    let ended = lab.origins.ended.wait(mark, Duration::from_secs(5), |_| true);
+    let ended = lab
+        .origins
+        .ended
+        .wait(mark, Duration::from_secs(5), |_| true);
     assert!(matches!(ended, Some((_, true))), "the origin saw {ended:?}");
 }

@@ -13,17 +13,33 @@ const SHORT: Duration = Duration::from_millis(800);
 
 /// Whether a question with this text, or any frame that holds it, left towards the internet.
 fn told(lab: &Lab, queries: usize, frames: usize, text: &str) -> Leak {
-    Leak::when(lab.origins.asked(queries, text), "an upstream query carried it")
-        .or(Leak::when(lab.capture.holds(frames, text.as_bytes()), "a frame carried it"))
+    Leak::when(
+        lab.origins.asked(queries, text),
+        "an upstream query carried it",
+    )
+    .or(Leak::when(
+        lab.capture.holds(frames, text.as_bytes()),
+        "a frame carried it",
+    ))
 }
 
 #[test]
 fn invariant_6_denied_names_cause_no_packet_of_any_type() {
     denied(policies::DOMAINS, |lab, sandbox| {
         let (queries, frames) = (lab.origins.queries.mark(), lab.capture.mark());
-        for (n, kind) in [kind::A, kind::AAAA, kind::TXT, kind::MX, kind::NS, kind::SRV, kind::HTTPS, kind::ANY, 65_534]
-            .into_iter()
-            .enumerate()
+        for (n, kind) in [
+            kind::A,
+            kind::AAAA,
+            kind::TXT,
+            kind::MX,
+            kind::NS,
+            kind::SRV,
+            kind::HTTPS,
+            kind::ANY,
+            65_534,
+        ]
+        .into_iter()
+        .enumerate()
         {
             let name = format!("s3cr3t-payload-{n}.evil.sallylab.net");
             sandbox.run(|| dns::ask_udp(client::resolver(), &query(7, &name, kind), SHORT));
@@ -43,7 +59,9 @@ fn invariant_6_foreign_resolvers_are_never_asked() {
             sandbox.run(|| dns::ask_tcp(server, &query(8, "ok.sallylab.net", kind::A), SHORT));
         }
         let touched = |a| Leak::of(&lab.capture.touching(frames, ip(a)));
-        touched("8.8.8.8").or(touched("2001:4860:4860::8888")).or(touched("9.9.9.9"))
+        touched("8.8.8.8")
+            .or(touched("2001:4860:4860::8888"))
+            .or(touched("9.9.9.9"))
     });
 }
 
@@ -83,7 +101,14 @@ fn a_name_bent_to_another_address_never_reaches_it() {
                 exchange(&mut stream, &hello);
             }
         });
-        Leak::of(&lab.origins.accepted.since(accepted).into_iter().filter(|a| a.local == to).collect::<Vec<_>>())
+        Leak::of(
+            &lab.origins
+                .accepted
+                .since(accepted)
+                .into_iter()
+                .filter(|a| a.local == to)
+                .collect::<Vec<_>>(),
+        )
     });
 }
 
@@ -92,7 +117,13 @@ fn answers_that_lead_to_forbidden_addresses_are_never_dialled() {
     denied(policies::DOMAINS_ANY, |lab, sandbox| {
         let zone = &lab.origins.zone;
         let mut leak = Leak::Nothing;
-        for forbidden in ["10.0.0.5", "169.254.169.254", "192.168.77.10", "203.0.113.1", "100.64.0.5"] {
+        for forbidden in [
+            "10.0.0.5",
+            "169.254.169.254",
+            "192.168.77.10",
+            "203.0.113.1",
+            "100.64.0.5",
+        ] {
             let mark = lab.capture.mark();
             zone.addresses("ok.sallylab.net", &[PUBLIC4, forbidden]);
             zone.addresses("four.sallylab.net", &[forbidden]);
@@ -113,7 +144,10 @@ fn answers_that_lead_to_forbidden_addresses_are_never_dialled() {
 fn invariant_3_rebinding_never_reaches_the_second_address() {
     denied(policies::DOMAINS_ANY, |lab, sandbox| {
         let mark = lab.capture.mark();
-        lab.origins.zone.turns("four.sallylab.net", &[&[PUBLIC4], &["10.0.0.5"], &[PUBLIC4], &["10.0.0.5"]]);
+        lab.origins.zone.turns(
+            "four.sallylab.net",
+            &[&[PUBLIC4], &["10.0.0.5"], &[PUBLIC4], &["10.0.0.5"]],
+        );
         for _ in 0..4 {
             sandbox.run(|| {
                 for address in client::resolve4("four.sallylab.net") {
@@ -128,11 +162,15 @@ fn invariant_3_rebinding_never_reaches_the_second_address() {
 #[test]
 fn aliases_do_not_carry_permission_to_their_targets() {
     denied(policies::DOMAINS, |lab, sandbox| {
-        lab.origins.zone.alias("a.ok.sallylab.net", "evil.sallylab.net", &[OTHER4]);
+        lab.origins
+            .zone
+            .alias("a.ok.sallylab.net", "evil.sallylab.net", &[OTHER4]);
         let names = lab.origins.server_names.mark();
         sandbox.run(|| {
             for address in client::resolve4("a.ok.sallylab.net") {
-                if let client::Connect::Open(mut stream) = connect_within(SocketAddr::new(address, 443), SHORT) {
+                if let client::Connect::Open(mut stream) =
+                    connect_within(SocketAddr::new(address, 443), SHORT)
+                {
                     exchange(&mut stream, &tls::client_hello("evil.sallylab.net"));
                 }
             }
@@ -149,9 +187,13 @@ fn a_server_name_or_host_that_is_not_the_leases_never_arrives() {
             let mut stream = connect(at("ok.sallylab.net", 443)).expect_open();
             exchange(&mut stream, &tls::client_hello("evil.sallylab.net"));
             let mut stream = connect(at("ok.sallylab.net", 80)).expect_open();
-            exchange(&mut stream, b"GET / HTTP/1.1\r\nHost: evil.sallylab.net\r\nConnection: close\r\n\r\n");
+            exchange(
+                &mut stream,
+                b"GET / HTTP/1.1\r\nHost: evil.sallylab.net\r\nConnection: close\r\n\r\n",
+            );
         });
-        Leak::of(&lab.origins.server_names.since(names)).or(Leak::of(&lab.origins.requests.since(requests)))
+        Leak::of(&lab.origins.server_names.since(names))
+            .or(Leak::of(&lab.origins.requests.since(requests)))
     });
 }
 
@@ -195,7 +237,10 @@ fn a_second_request_for_another_host_on_one_connection_never_arrives() {
             exchange(&mut stream, both.as_bytes());
         });
         let seen = lab.origins.requests.since(mark);
-        Leak::when(seen.iter().any(|r| r.text().contains("/two")), "the second request arrived")
+        Leak::when(
+            seen.iter().any(|r| r.text().contains("/two")),
+            "the second request arrived",
+        )
     });
 }
 
@@ -206,7 +251,10 @@ fn plain_text_on_443_never_arrives() {
         sandbox.run(|| {
             let mut stream = connect(at("ok.sallylab.net", 443)).expect_open();
             let _ = stream.set_read_timeout(Some(SHORT));
-            exchange(&mut stream, b"GET /plain-on-443 HTTP/1.1\r\nHost: ok.sallylab.net\r\n\r\n");
+            exchange(
+                &mut stream,
+                b"GET /plain-on-443 HTTP/1.1\r\nHost: ok.sallylab.net\r\n\r\n",
+            );
         });
         Leak::when(lab.capture.holds(frames, b"plain-on-443"), "the bytes left")
     });
@@ -257,7 +305,10 @@ deny:
                     drop(connect_within(SocketAddr::new(address, port::ECHO), SHORT));
                 }
             }
-            drop(connect_within(SocketAddr::new(ip(OTHER4), port::ECHO), SHORT));
+            drop(connect_within(
+                SocketAddr::new(ip(OTHER4), port::ECHO),
+                SHORT,
+            ));
         });
         Leak::of(&lab.capture.touching(mark, ip(OTHER4)))
     });

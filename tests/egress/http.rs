@@ -11,11 +11,23 @@ fn lab() -> Lab {
 fn a_denied_host_gets_a_403_with_its_reason_and_no_markup() {
     let lab = lab();
     let sandbox = lab.sandbox(policies::DOMAINS);
-    let answer = sandbox.run(|| http_get(&mut connect(at("ok.sallylab.net", 80)).expect_open(), "evil.sallylab.net", "/<x>"));
+    let answer = sandbox.run(|| {
+        http_get(
+            &mut connect(at("ok.sallylab.net", 80)).expect_open(),
+            "evil.sallylab.net",
+            "/<x>",
+        )
+    });
     assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
-    assert!(answer.to_ascii_lowercase().contains("sallyport-reason: http_host_mismatch"), "{answer}");
+    assert!(
+        answer
+            .to_ascii_lowercase()
+            .contains("sallyport-reason: http_host_mismatch"),
+        "{answer}"
+    );
     let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
-    let body: serde_json::Value = serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {answer}"));
+    let body: serde_json::Value =
+        serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {answer}"));
     assert_eq!(body["error"], "egress_denied");
     assert_eq!(body["reason"], "http_host_mismatch");
 }
@@ -24,10 +36,17 @@ fn a_denied_host_gets_a_403_with_its_reason_and_no_markup() {
 fn denials_name_policy_and_rule_only_where_the_policy_says_so() {
     let lab = lab();
     for (explain, named) in [("true", true), ("false", false)] {
-        let policy = format!("policy: quiet\nnetwork: domains\nexplain: {explain}\nallow:\n  - host: ok.sallylab.net\n");
+        let policy = format!(
+            "policy: quiet\nnetwork: domains\nexplain: {explain}\nallow:\n  - host: ok.sallylab.net\n"
+        );
         let sandbox = lab.sandbox(&policy);
-        let answer =
-            sandbox.run(|| http_get(&mut connect(at("ok.sallylab.net", 80)).expect_open(), "evil.sallylab.net", "/"));
+        let answer = sandbox.run(|| {
+            http_get(
+                &mut connect(at("ok.sallylab.net", 80)).expect_open(),
+                "evil.sallylab.net",
+                "/",
+            )
+        });
         assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
         assert_eq!(answer.contains("quiet"), named, "{answer}");
     }
@@ -41,12 +60,20 @@ fn requests_on_one_connection_share_one_upstream_and_are_judged_each() {
     let pipeline = "GET /1 HTTP/1.1\r\nHost: ok.sallylab.net\r\n\r\n\
                     POST /2 HTTP/1.1\r\nHost: OK.sallylab.net:80\r\nContent-Length: 5\r\n\r\nhello\
                     GET /3 HTTP/1.1\r\nHost: ok.sallylab.net.\r\nConnection: close\r\n\r\n";
-    let (answer, _) = sandbox.run(|| exchange(&mut connect(at("ok.sallylab.net", 80)).expect_open(), pipeline.as_bytes()));
+    let (answer, _) = sandbox.run(|| {
+        exchange(
+            &mut connect(at("ok.sallylab.net", 80)).expect_open(),
+            pipeline.as_bytes(),
+        )
+    });
     let text = String::from_utf8_lossy(&answer);
     assert_eq!(text.matches("HTTP/1.1 200").count(), 3, "{text}");
     let seen = lab.origins.requests.since(mark);
     assert_eq!(seen.len(), 3);
-    assert!(seen.iter().all(|r| r.connection == seen[0].connection), "{seen:?}");
+    assert!(
+        seen.iter().all(|r| r.connection == seen[0].connection),
+        "{seen:?}"
+    );
 }
 
 #[test]
@@ -55,9 +82,17 @@ fn invariant_3_the_head_arrives_byte_for_byte() {
     let sandbox = lab.sandbox(policies::DOMAINS);
     let mark = lab.origins.requests.mark();
     let head = "GET /a/%2e%2e/b?q=1;2 HTTP/1.1\r\nHost: ok.sallylab.net\r\nX-Odd:  two  blanks \r\nConnection: close\r\n\r\n";
-    sandbox.run(|| exchange(&mut connect(at("ok.sallylab.net", 80)).expect_open(), head.as_bytes()));
+    sandbox.run(|| {
+        exchange(
+            &mut connect(at("ok.sallylab.net", 80)).expect_open(),
+            head.as_bytes(),
+        )
+    });
     let seen = lab.origins.requests.since(mark);
-    assert_eq!(seen.first().map(lab::origin::Request::text).as_deref(), Some(head));
+    assert_eq!(
+        seen.first().map(lab::origin::Request::text).as_deref(),
+        Some(head)
+    );
 }
 
 #[test]
@@ -65,8 +100,16 @@ fn a_giant_head_is_refused() {
     let lab = lab();
     let sandbox = lab.sandbox(policies::DOMAINS);
     let mark = lab.origins.requests.mark();
-    let head = format!("GET / HTTP/1.1\r\nHost: ok.sallylab.net\r\nX-Big: {}\r\n\r\n", "x".repeat(1 << 20));
-    sandbox.run(|| exchange(&mut connect(at("ok.sallylab.net", 80)).expect_open(), head.as_bytes()));
+    let head = format!(
+        "GET / HTTP/1.1\r\nHost: ok.sallylab.net\r\nX-Big: {}\r\n\r\n",
+        "x".repeat(1 << 20)
+    );
+    sandbox.run(|| {
+        exchange(
+            &mut connect(at("ok.sallylab.net", 80)).expect_open(),
+            head.as_bytes(),
+        )
+    });
     assert!(lab.origins.requests.since(mark).is_empty());
 }
 

@@ -34,7 +34,12 @@ fn the_same_name_has_the_same_address_for_its_whole_life() {
 fn a_pool_address_without_a_lease_is_reset() {
     let lab = lab();
     let sandbox = lab.sandbox(policies::INTERNET);
-    let outcome = sandbox.run(|| connect_within(SocketAddr::new(ip("198.19.200.7"), 443), Duration::from_secs(3)));
+    let outcome = sandbox.run(|| {
+        connect_within(
+            SocketAddr::new(ip("198.19.200.7"), 443),
+            Duration::from_secs(3),
+        )
+    });
     assert!(outcome.is_refused(), "{outcome:?}");
     assert!(lab.records().iter().any(|r| r["reason"] == "lease_unknown"));
 }
@@ -47,7 +52,13 @@ fn leases_survive_a_restart_of_the_gateway() {
     lab.gateway_mut().kill();
     lab.gateway_mut().launch();
     eventually("the leased address to lead there again", || {
-        sandbox.run(|| connect_within(lease, Duration::from_secs(1))).is_open().then_some(())
+        sandbox
+            .run(|| connect_within(lease, Duration::from_secs(1)))
+            .is_open()
+            .then_some(())
     });
-    assert_eq!(sandbox.run(|| client::at("four.sallylab.net", port::ECHO)), lease);
+    assert_eq!(
+        sandbox.run(|| client::at("four.sallylab.net", port::ECHO)),
+        lease
+    );
 }

@@ -38,7 +38,20 @@ fn an_upload_budget_ends_the_flow_that_exceeds_it() {
         let mut stream = connect(SocketAddr::new(ip(PUBLIC4), port::MUTE)).expect_open();
         exchange(&mut stream, &vec![b'u'; 8 << 20])
     });
-    let arrived: usize = lab.origins.received.since(mark).iter().map(|(_, bytes)| bytes.len()).sum();
-    assert!(arrived < 2 << 20, "{arrived} bytes arrived under a budget of 64 KiB");
-    assert!(lab.records().iter().any(|r| r.to_string().contains("limit_upload")));
+    let arrived: usize = lab
+        .origins
+        .received
+        .since(mark)
+        .iter()
+        .map(|(_, bytes)| bytes.len())
+        .sum();
+    assert!(
+        arrived < 2 << 20,
+        "{arrived} bytes arrived under a budget of 64 KiB"
+    );
+    assert!(
+        lab.records()
+            .iter()
+            .any(|r| r.to_string().contains("limit_upload"))
+    );
 }

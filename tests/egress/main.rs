@@ -4,6 +4,7 @@
 
 mod connects;
 mod denials;
+mod evasions;
 mod http;
 mod leases;
 mod limits;

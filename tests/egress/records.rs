@@ -13,26 +13,48 @@ fn invariant_10_every_flow_and_denial_is_recorded_with_its_line() {
     let lab = Lab::builder().gateway_only().start();
     let sandbox = lab.sandbox(policies::DOMAINS);
     sandbox.run(|| {
-        http_get(&mut connect(at("ok.sallylab.net", 80)).expect_open(), "ok.sallylab.net", "/");
+        http_get(
+            &mut connect(at("ok.sallylab.net", 80)).expect_open(),
+            "ok.sallylab.net",
+            "/",
+        );
         drop(connect(SocketAddr::new(ip(OTHER4), port::ECHO)));
         lab::client::ask("evil.sallylab.net", 1);
     });
-    let close = eventually("the close record", || lab.records().into_iter().find(|r| r["kind"] == "close"));
+    let close = eventually("the close record", || {
+        lab.records().into_iter().find(|r| r["kind"] == "close")
+    });
     assert_eq!(close["subject"]["name"], "ok.sallylab.net", "{close}");
     let records = lab.records();
     let open = records.iter().find(|r| r["kind"] == "open").expect("open");
-    assert!(open.to_string().contains("\"line\":4"), "the line of `ok.sallylab.net`: {open}");
+    assert!(
+        open.to_string().contains("\"line\":4"),
+        "the line of `ok.sallylab.net`: {open}"
+    );
     for reason in ["address_not_allowed", "name_not_allowed"] {
-        assert!(records.iter().any(|r| r["kind"] == "denial" && r["reason"] == reason), "{reason}: {records:#?}");
+        assert!(
+            records
+                .iter()
+                .any(|r| r["kind"] == "denial" && r["reason"] == reason),
+            "{reason}: {records:#?}"
+        );
     }
-    assert!(close["up"].as_u64() > Some(0) && close["down"].as_u64() > Some(0), "{close}");
+    assert!(
+        close["up"].as_u64() > Some(0) && close["down"].as_u64() > Some(0),
+        "{close}"
+    );
 }
 
 #[test]
 fn invariant_10_tampering_is_found() {
     let mut lab = Lab::builder().gateway_only().start();
     let sandbox = lab.sandbox(policies::DOMAINS);
-    sandbox.run(|| exchange(&mut connect(at("ok.sallylab.net", 80)).expect_open(), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
+    sandbox.run(|| {
+        exchange(
+            &mut connect(at("ok.sallylab.net", 80)).expect_open(),
+            b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        )
+    });
     lab.gateway_mut().stop();
     lab.sallyport(&["record", "verify"]).expect(0);
     let journal = lab.gateway().state().join("journal");
@@ -42,7 +64,9 @@ fn invariant_10_tampering_is_found() {
         .map(|e| e.path())
         .find(|p| std::fs::read(p).is_ok_and(|b| b.windows(15).any(|w| w == b"ok.sallylab.net")))
         .expect("a segment with the name");
-    let text = std::fs::read_to_string(&segment).expect("segment").replacen("ok.sallylab.net", "no.sallylab.net", 1);
+    let text = std::fs::read_to_string(&segment)
+        .expect("segment")
+        .replacen("ok.sallylab.net", "no.sallylab.net", 1);
     std::fs::write(&segment, text).expect("tamper");
     let said = lab.sallyport(&["record", "verify"]);
     assert_eq!(said.code, Some(1), "{said:?}");

@@ -15,7 +15,11 @@ fn hellos_in_pieces_and_large_ones_arrive_whole() {
     let lab = lab();
     let sandbox = lab.sandbox(policies::DOMAINS);
     let hello = tls::client_hello("ok.sallylab.net");
-    assert!(hello.len() > 1000, "a post-quantum hello is large: {}", hello.len());
+    assert!(
+        hello.len() > 1000,
+        "a post-quantum hello is large: {}",
+        hello.len()
+    );
     let mark = lab.origins.server_names.mark();
     sandbox.run(|| {
         let mut stream = connect(at("ok.sallylab.net", 443)).expect_open();
@@ -26,7 +30,10 @@ fn hellos_in_pieces_and_large_ones_arrive_whole() {
         let answer = lab::client::reads(&mut stream, &[22, 3, 3]);
         assert!(answer, "the server's hello comes back");
     });
-    let seen = lab.origins.server_names.wait(mark, Duration::from_secs(5), |_| true);
+    let seen = lab
+        .origins
+        .server_names
+        .wait(mark, Duration::from_secs(5), |_| true);
     assert_eq!(seen, Some(Some("ok.sallylab.net".to_owned())));
 }
 
@@ -37,20 +44,42 @@ fn invariant_3_what_cannot_be_judged_is_refused_fast_with_an_alert() {
     let cases: [(&str, Vec<u8>); 6] = [
         ("no name", tls::crafted_hello(&[])),
         ("another name", tls::crafted_hello(&[b"evil.sallylab.net"])),
-        ("two names", tls::crafted_hello(&[b"ok.sallylab.net", b"evil.sallylab.net"])),
+        (
+            "two names",
+            tls::crafted_hello(&[b"ok.sallylab.net", b"evil.sallylab.net"]),
+        ),
         ("an address", tls::crafted_hello(&[b"93.184.216.34"])),
-        ("a NUL", tls::crafted_hello(&[b"ok.sallylab.net\0.evil.sallylab.net"])),
+        (
+            "a NUL",
+            tls::crafted_hello(&[b"ok.sallylab.net\0.evil.sallylab.net"]),
+        ),
         ("a port", tls::crafted_hello(&[b"ok.sallylab.net:443"])),
     ];
     for (what, hello) in cases {
         let mark = lab.origins.server_names.mark();
         let started = Instant::now();
-        let (answer, end) = sandbox.run(|| exchange(&mut connect(at("ok.sallylab.net", 443)).expect_open(), &hello));
-        assert!(started.elapsed() < Duration::from_secs(1), "{what}: {:?}", started.elapsed());
+        let (answer, end) = sandbox.run(|| {
+            exchange(
+                &mut connect(at("ok.sallylab.net", 443)).expect_open(),
+                &hello,
+            )
+        });
+        assert!(
+            started.elapsed() < Duration::from_secs(1),
+            "{what}: {:?}",
+            started.elapsed()
+        );
         assert_ne!(end, End::Open, "{what}");
         // alert, fatal, access_denied (49)
-        assert_eq!(answer.get(5..7), Some([2, 49].as_slice()), "{what}: {answer:?}");
-        assert!(lab.origins.server_names.since(mark).is_empty(), "{what} arrived");
+        assert_eq!(
+            answer.get(5..7),
+            Some([2, 49].as_slice()),
+            "{what}: {answer:?}"
+        );
+        assert!(
+            lab.origins.server_names.since(mark).is_empty(),
+            "{what} arrived"
+        );
     }
 }
 
@@ -61,7 +90,9 @@ fn names_are_compared_without_case_and_final_dot() {
     let mark = lab.origins.server_names.mark();
     sandbox.run(|| {
         let mut stream = connect(at("ok.sallylab.net", 443)).expect_open();
-        stream.write_all(&tls::client_hello("OK.SallyLab.NET")).expect("write");
+        stream
+            .write_all(&tls::client_hello("OK.SallyLab.NET"))
+            .expect("write");
         assert!(lab::client::reads(&mut stream, &[22]), "the origin answers");
     });
     assert_eq!(lab.origins.server_names.since(mark).len(), 1);
@@ -74,7 +105,9 @@ fn a_client_that_never_sends_a_hello_is_let_go() {
     let started = Instant::now();
     let end = sandbox.run(|| {
         let mut stream = connect(at("ok.sallylab.net", 443)).expect_open();
-        stream.set_read_timeout(Some(Duration::from_secs(15))).expect("timeout");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(15)))
+            .expect("timeout");
         stream.write_all(&[22, 3, 1]).expect("write");
         read_to_end(&mut stream).1
     });

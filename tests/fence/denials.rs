@@ -12,11 +12,19 @@ use lab::{Lab, Leak, Sandbox, denied, policies};
 const SHORT: Duration = Duration::from_millis(600);
 
 fn v4(address: IpAddr) -> std::net::Ipv4Addr {
-    if let IpAddr::V4(ip) = address { ip } else { std::net::Ipv4Addr::UNSPECIFIED }
+    if let IpAddr::V4(ip) = address {
+        ip
+    } else {
+        std::net::Ipv4Addr::UNSPECIFIED
+    }
 }
 
 fn v6(address: IpAddr) -> std::net::Ipv6Addr {
-    if let IpAddr::V6(ip) = address { ip } else { std::net::Ipv6Addr::UNSPECIFIED }
+    if let IpAddr::V6(ip) = address {
+        ip
+    } else {
+        std::net::Ipv6Addr::UNSPECIFIED
+    }
 }
 
 /// Sends raw payloads of a protocol to a public address and looks for them on the uplink.
@@ -38,13 +46,22 @@ fn other_ip_protocols_never_leave() {
         protocol::UDPLITE,
         protocol::EXPERIMENT,
     ] {
-        denied(policies::INTERNET, |lab, sandbox| sends4(lab, sandbox, number, b"odd protocol payload"));
+        denied(policies::INTERNET, |lab, sandbox| {
+            sends4(lab, sandbox, number, b"odd protocol payload")
+        });
     }
 }
 
 #[test]
 fn icmp_echo_never_leaves() {
-    denied(policies::INTERNET, |lab, sandbox| sends4(lab, sandbox, protocol::ICMP, &raw::echo4(b"carried out by ping")));
+    denied(policies::INTERNET, |lab, sandbox| {
+        sends4(
+            lab,
+            sandbox,
+            protocol::ICMP,
+            &raw::echo4(b"carried out by ping"),
+        )
+    });
 }
 
 #[test]
@@ -67,7 +84,9 @@ fn fragments_never_leave() {
         let whole = raw::udp(from, to, (4000, 7), &[b'f'; 64]);
         let first = raw::ipv4(v4(from), v4(to), protocol::UDP, 0x2000, &whole[..32]);
         let last = raw::ipv4(v4(from), v4(to), protocol::UDP, 4, &whole[32..]);
-        sandbox.run(|| raw::send4(&first).and_then(|_| raw::send4(&last))).expect("send");
+        sandbox
+            .run(|| raw::send4(&first).and_then(|_| raw::send4(&last)))
+            .expect("send");
         Leak::of(&lab.capture.touching(mark, to))
     });
 }
@@ -95,16 +114,28 @@ fn udp_never_leaves() {
         let mark = lab.capture.mark();
         for to in [PUBLIC4, PUBLIC6] {
             for port in [port::UDP_ECHO, 443, 853, 123, 51820, 5353] {
-                let _ = sandbox.run(|| datagram(SocketAddr::new(ip(to), port), b"datagram", Duration::from_millis(150)));
+                let _ = sandbox.run(|| {
+                    datagram(
+                        SocketAddr::new(ip(to), port),
+                        b"datagram",
+                        Duration::from_millis(150),
+                    )
+                });
             }
         }
-        Leak::of(&lab.capture.touching(mark, ip(PUBLIC4))).or(Leak::of(&lab.capture.touching(mark, ip(PUBLIC6))))
+        Leak::of(&lab.capture.touching(mark, ip(PUBLIC4)))
+            .or(Leak::of(&lab.capture.touching(mark, ip(PUBLIC6))))
     });
 }
 
 #[test]
 fn invariant_4_metadata_is_unreachable_under_every_setting() {
-    for policy in [policies::NONE, policies::DOMAINS_ANY, policies::INTERNET, policies::INTERNET_PRIVATE] {
+    for policy in [
+        policies::NONE,
+        policies::DOMAINS_ANY,
+        policies::INTERNET,
+        policies::INTERNET_PRIVATE,
+    ] {
         denied(policy, |lab, sandbox| {
             let mark = lab.capture.mark();
             for address in METADATA {
@@ -112,7 +143,9 @@ fn invariant_4_metadata_is_unreachable_under_every_setting() {
                     sandbox.run(|| drop(connect_within(SocketAddr::new(ip(address), port), SHORT)));
                 }
             }
-            METADATA.iter().fold(Leak::Nothing, |l, a| l.or(Leak::of(&lab.capture.touching(mark, ip(a)))))
+            METADATA.iter().fold(Leak::Nothing, |l, a| {
+                l.or(Leak::of(&lab.capture.touching(mark, ip(a))))
+            })
         });
     }
 }
@@ -122,11 +155,27 @@ fn private_networks_and_the_host_are_closed_to_internet_policies() {
     denied(policies::INTERNET, |lab, sandbox| {
         let mark = lab.capture.mark();
         let accepted = lab.origins.accepted.mark();
-        let targets = [LAN4, LAN6, "51.15.77.10", "10.0.0.5", "172.16.0.5", "192.168.1.5", "100.64.0.5", "fd00:1234::5"];
+        let targets = [
+            LAN4,
+            LAN6,
+            "51.15.77.10",
+            "10.0.0.5",
+            "172.16.0.5",
+            "192.168.1.5",
+            "100.64.0.5",
+            "fd00:1234::5",
+        ];
         for address in targets {
-            sandbox.run(|| drop(connect_within(SocketAddr::new(ip(address), port::HTTP), SHORT)));
+            sandbox.run(|| {
+                drop(connect_within(
+                    SocketAddr::new(ip(address), port::HTTP),
+                    SHORT,
+                ));
+            });
         }
-        let frames = targets.iter().fold(Leak::Nothing, |l, a| l.or(Leak::of(&lab.capture.touching(mark, ip(a)))));
+        let frames = targets.iter().fold(Leak::Nothing, |l, a| {
+            l.or(Leak::of(&lab.capture.touching(mark, ip(a))))
+        });
         frames.or(Leak::of(&lab.origins.accepted.since(accepted)))
     });
 }
@@ -134,7 +183,10 @@ fn private_networks_and_the_host_are_closed_to_internet_policies() {
 #[test]
 fn a_service_of_the_host_is_closed_to_internet_policies() {
     denied(policies::INTERNET, |lab, sandbox| {
-        let listener = lab.topology.uplink.run(|| std::net::TcpListener::bind("0.0.0.0:9443").expect("host service"));
+        let listener = lab
+            .topology
+            .uplink
+            .run(|| std::net::TcpListener::bind("0.0.0.0:9443").expect("host service"));
         let reached = [HOST4, HOST_LAN4].iter().any(|address| {
             sandbox.run(|| connect_within(SocketAddr::new(ip(address), 9443), SHORT).is_open())
         });
@@ -152,7 +204,10 @@ fn invariant_5_sandboxes_cannot_reach_each_other() {
         for address in [other.v4(), other.v6()] {
             sandbox.run(|| drop(connect_within(SocketAddr::new(address, 7070), SHORT)));
         }
-        Leak::when(listener.accept().is_ok(), "the other sandbox got a connection")
+        Leak::when(
+            listener.accept().is_ok(),
+            "the other sandbox got a connection",
+        )
     });
 }
 
@@ -164,7 +219,13 @@ fn invariant_2_no_network_means_no_packet() {
             for port in [443, 80, 53, port::ECHO] {
                 sandbox.run(|| drop(connect_within(SocketAddr::new(ip(to), port), SHORT)));
             }
-            let _ = sandbox.run(|| datagram(SocketAddr::new(ip(to), 53), b"not dns", Duration::from_millis(100)));
+            let _ = sandbox.run(|| {
+                datagram(
+                    SocketAddr::new(ip(to), 53),
+                    b"not dns",
+                    Duration::from_millis(100),
+                )
+            });
         }
         Leak::of(&lab.capture.since(mark))
     });
@@ -174,14 +235,18 @@ fn invariant_2_no_network_means_no_packet() {
 fn routes_and_addresses_that_root_changes_inside_open_nothing() {
     denied(policies::DOMAINS, |lab, sandbox| {
         let mark = lab.capture.mark();
-        sandbox.namespace().sysctl("net/ipv6/conf/all/disable_ipv6", "0");
+        sandbox
+            .namespace()
+            .sysctl("net/ipv6/conf/all/disable_ipv6", "0");
         for change in [
             ["ip", "addr", "add", "10.9.9.9/24", "dev", "eth0"],
             ["ip", "addr", "add", "2001:db8:9::9/64", "dev", "eth0"],
         ] {
             sandbox.exec(&change);
         }
-        sandbox.exec(&["ip", "route", "add", PUBLIC4, "dev", "eth0", "src", "10.9.9.9"]);
+        sandbox.exec(&[
+            "ip", "route", "add", PUBLIC4, "dev", "eth0", "src", "10.9.9.9",
+        ]);
         for to in [PUBLIC4, PUBLIC6, OTHER4] {
             sandbox.run(|| drop(connect_within(SocketAddr::new(ip(to), port::ECHO), SHORT)));
         }

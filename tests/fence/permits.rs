@@ -20,7 +20,15 @@ fn a_public_address_is_reached_in_both_families_under_internet() {
             reads(&mut stream, b"hello out there")
         });
         assert!(echoed, "{address}");
-        assert_eq!(lab.origins.accepted.since(mark).iter().map(|a| a.local).collect::<Vec<_>>(), [to]);
+        assert_eq!(
+            lab.origins
+                .accepted
+                .since(mark)
+                .iter()
+                .map(|a| a.local)
+                .collect::<Vec<_>>(),
+            [to]
+        );
     }
 }
 
@@ -28,11 +36,25 @@ fn a_public_address_is_reached_in_both_families_under_internet() {
 fn a_permitted_name_is_reached_by_http_and_tls() {
     let lab = Lab::builder().start();
     let sandbox = lab.sandbox(policies::DOMAINS);
-    let body = sandbox.run(|| http_get(&mut connect(at("ok.sallylab.net", 80)).expect_open(), "ok.sallylab.net", "/"));
+    let body = sandbox.run(|| {
+        http_get(
+            &mut connect(at("ok.sallylab.net", 80)).expect_open(),
+            "ok.sallylab.net",
+            "/",
+        )
+    });
     assert!(body.starts_with("HTTP/1.1 200"), "{body}");
-    let answer = sandbox.run(|| lab.authority.get(connect(at("ok.sallylab.net", 443)).expect_open(), "ok.sallylab.net"));
+    let answer = sandbox.run(|| {
+        lab.authority.get(
+            connect(at("ok.sallylab.net", 443)).expect_open(),
+            "ok.sallylab.net",
+        )
+    });
     assert!(answer.expect("TLS").starts_with("HTTP/1.1 200"));
-    assert_eq!(lab.origins.server_names.all(), [Some("ok.sallylab.net".to_owned())]);
+    assert_eq!(
+        lab.origins.server_names.all(),
+        [Some("ok.sallylab.net".to_owned())]
+    );
 }
 
 #[test]
@@ -54,11 +76,18 @@ fn private_networks_and_the_host_open_with_private() {
     let sandbox = lab.sandbox(policies::INTERNET_PRIVATE);
     for address in [LAN4, LAN6, "10.0.0.5"] {
         let body = sandbox.run(|| {
-            http_get(&mut connect(SocketAddr::new(ip(address), port::HTTP)).expect_open(), "lan.sallylab.net", "/")
+            http_get(
+                &mut connect(SocketAddr::new(ip(address), port::HTTP)).expect_open(),
+                "lan.sallylab.net",
+                "/",
+            )
         });
         assert!(body.starts_with("HTTP/1.1 200"), "{address}: {body}");
     }
-    let listener = lab.topology.uplink.run(|| std::net::TcpListener::bind("0.0.0.0:9443").expect("host service"));
+    let listener = lab
+        .topology
+        .uplink
+        .run(|| std::net::TcpListener::bind("0.0.0.0:9443").expect("host service"));
     assert!(sandbox.run(|| connect(SocketAddr::new(ip(HOST_LAN4), 9443)).is_open()));
     drop(listener);
 }
@@ -70,10 +99,15 @@ fn half_closed_connections_still_deliver() {
     let (echoed, end) = sandbox.run(|| {
         let mut stream = connect(SocketAddr::new(ip(PUBLIC4), port::ECHO)).expect_open();
         std::io::Write::write_all(&mut stream, b"last words").expect("write");
-        stream.shutdown(std::net::Shutdown::Write).expect("half close");
+        stream
+            .shutdown(std::net::Shutdown::Write)
+            .expect("half close");
         exchange(&mut stream, b"")
     });
-    assert_eq!((echoed.as_slice(), end), (b"last words".as_slice(), lab::client::End::Closed));
+    assert_eq!(
+        (echoed.as_slice(), end),
+        (b"last words".as_slice(), lab::client::End::Closed)
+    );
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lab::frame::Frame;
 use lab::client::{End, connect, connect_within, read_to_end};
+use lab::frame::Frame;
 use lab::origin::port;
 use lab::topology::{OTHER4, PUBLIC4, ip};
 use lab::wait::eventually;
@@ -22,11 +22,19 @@ fn nothing_leaves(lab: &Lab, sandbox: &Sandbox) {
     for port in [443, 80, port::ECHO] {
         sandbox.run(|| drop(connect_within(SocketAddr::new(ip(OTHER4), port), SHORT)));
     }
-    let _ = sandbox.run(|| lab::client::datagram(SocketAddr::new(ip("8.8.8.8"), 53), b"leak", SHORT));
+    let _ =
+        sandbox.run(|| lab::client::datagram(SocketAddr::new(ip("8.8.8.8"), 53), b"leak", SHORT));
     // what ends of earlier flows is no leak; what begins is
-    let begins = |f: &Frame| f.is_syn() || f.protocol == 17 || f.touches(ip(OTHER4)) || f.touches(ip("8.8.8.8"));
+    let begins = |f: &Frame| {
+        f.is_syn() || f.protocol == 17 || f.touches(ip(OTHER4)) || f.touches(ip("8.8.8.8"))
+    };
     let seen: Vec<Frame> = lab.capture.since(mark).into_iter().filter(begins).collect();
-    assert!(seen.is_empty(), "{} frames on the uplink, first {:?}", seen.len(), seen.first());
+    assert!(
+        seen.is_empty(),
+        "{} frames on the uplink, first {:?}",
+        seen.len(),
+        seen.first()
+    );
 }
 
 fn echoes(sandbox: &Sandbox, to: &str) -> bool {
@@ -41,7 +49,9 @@ fn invariant_2_killing_the_gateway_opens_nothing_and_a_restart_adopts_the_networ
     lab.gateway_mut().kill();
     nothing_leaves(&lab, &sandbox);
     lab.gateway_mut().launch();
-    eventually("the adopted network to work again", || echoes(&sandbox, PUBLIC4).then_some(()));
+    eventually("the adopted network to work again", || {
+        echoes(&sandbox, PUBLIC4).then_some(())
+    });
 }
 
 #[test]
@@ -53,7 +63,9 @@ fn invariant_2_flushing_the_gateway_rules_opens_nothing_and_is_repaired() {
     let gateway = lab.gateway().namespace();
     eventually("the rules to come back", || {
         let rules = gateway.exec(&["nft", "list", "ruleset"]);
-        String::from_utf8_lossy(&rules.stdout).contains("tproxy").then_some(())
+        String::from_utf8_lossy(&rules.stdout)
+            .contains("tproxy")
+            .then_some(())
     });
     nothing_leaves(&lab, &sandbox);
 }
@@ -83,11 +95,18 @@ fn invariant_8_a_detached_network_has_no_flow_left() {
     let lab = lab();
     let sandbox = lab.sandbox(policies::INTERNET);
     let mark = lab.origins.ended.mark();
-    let mut stream = sandbox.run(|| connect(SocketAddr::new(ip(PUBLIC4), port::MUTE)).expect_open());
+    let mut stream =
+        sandbox.run(|| connect(SocketAddr::new(ip(PUBLIC4), port::MUTE)).expect_open());
     std::io::Write::write_all(&mut stream, b"x").expect("write");
     lab.detach(&sandbox).expect(0);
-    let ended = lab.origins.ended.wait(mark, Duration::from_secs(2), |_| true);
-    assert!(ended.is_some(), "the upstream connection outlived its network");
+    let ended = lab
+        .origins
+        .ended
+        .wait(mark, Duration::from_secs(2), |_| true);
+    assert!(
+        ended.is_some(),
+        "the upstream connection outlived its network"
+    );
     let (_, end) = read_to_end(&mut stream);
     assert_ne!(end, End::Closed);
     nothing_leaves(&lab, &sandbox);

@@ -1,1 +1,7 @@
-//! Runs through a real engine.
+//! Jobs: whole runs through a real engine. Exit codes, streams, the network of a run, what stays behind.
+
+mod command;
+mod network;
+mod packages;
+mod stop;
+mod world;

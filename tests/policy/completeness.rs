@@ -41,7 +41,10 @@ fn wrong_usage_is_2_and_what_cannot_be_reached_is_3() {
     sallyport(&["run"]).expect(2);
     sallyport(&["run", "--timeout", "soon", "--", "true"]).expect(2);
     let directory = tempfile::tempdir().expect("directory");
-    let config = format!("gateway: {{ control: {}/none.sock }}\n", directory.path().display());
+    let config = format!(
+        "gateway: {{ control: {}/none.sock }}\n",
+        directory.path().display()
+    );
     std::fs::write(directory.path().join("c.yml"), config).expect("config");
     let said = sallyport_in(directory.path(), &["net", "ls", "--config", "c.yml"]).expect(3);
     assert!(said.err.contains("hint:"), "{said:?}");
@@ -52,34 +55,63 @@ fn wrong_usage_is_2_and_what_cannot_be_reached_is_3() {
 fn a_run_that_cannot_be_had_is_125() {
     let directory = tempfile::tempdir().expect("directory");
     std::fs::write(directory.path().join("bad.yml"), "policy: p\n").expect("policy");
-    let said = sallyport_in(directory.path(), &["run", "--policy", "bad.yml", "--", "true"]).expect(125);
+    let said = sallyport_in(
+        directory.path(),
+        &["run", "--policy", "bad.yml", "--", "true"],
+    )
+    .expect(125);
     assert!(said.err.contains("bad.yml:1:1"), "{said:?}");
-    sallyport_in(directory.path(), &["run", "--policy", "no-such-preset", "--", "true"]).expect(125);
+    sallyport_in(
+        directory.path(),
+        &["run", "--policy", "no-such-preset", "--", "true"],
+    )
+    .expect(125);
 }
 
 #[test]
 fn completions_exist_for_the_usual_shells() {
     for shell in ["bash", "zsh", "fish"] {
         let said = sallyport(&["completions", shell]).expect(0);
-        assert!(said.out.contains("sallyport") && said.out.contains("uninstall"), "{shell}");
+        assert!(
+            said.out.contains("sallyport") && said.out.contains("uninstall"),
+            "{shell}"
+        );
     }
 }
 
 #[test]
 fn the_version_names_its_licences() {
-    assert!(sallyport(&["version"]).expect(0).out.starts_with("sallyport "));
+    assert!(
+        sallyport(&["version"])
+            .expect(0)
+            .out
+            .starts_with("sallyport ")
+    );
     let licences = sallyport(&["version", "--licenses"]).expect(0).out;
-    assert!(licences.contains("GPL-3.0-or-later") && licences.contains("Apache License"), "{licences}");
+    assert!(
+        licences.contains("GPL-3.0-or-later") && licences.contains("Apache License"),
+        "{licences}"
+    );
 }
 
 #[test]
 fn invariant_11_a_wrong_configuration_names_every_mistake_and_starts_nothing() {
     let directory = tempfile::tempdir().expect("directory");
-    let text = "gateway:\n  contrl: /x\n  egress_filter: requierd\nrunner:\n  pool: many\nconsole: {}\n";
+    let text =
+        "gateway:\n  contrl: /x\n  egress_filter: requierd\nrunner:\n  pool: many\nconsole: {}\n";
     std::fs::write(directory.path().join("c.yml"), text).expect("config");
-    for verb in [&["gateway"][..], &["runner"], &["up"], &["gateway", "--check"], &["config", "check"]] {
+    for verb in [
+        &["gateway"][..],
+        &["runner"],
+        &["up"],
+        &["gateway", "--check"],
+        &["config", "check"],
+    ] {
         let said = sallyport_in(directory.path(), &[verb, &["--config", "c.yml"]].concat());
-        assert!(said.code.is_some_and(|code| code != 0), "{verb:?}: {said:?}");
+        assert!(
+            said.code.is_some_and(|code| code != 0),
+            "{verb:?}: {said:?}"
+        );
         let all = said.out.clone() + &said.err;
         for place in ["c.yml:2:", "c.yml:3:", "c.yml:5:", "c.yml:6:"] {
             assert!(all.contains(place), "{verb:?} does not name {place}: {all}");

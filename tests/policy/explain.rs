@@ -43,7 +43,11 @@ fn preset(preset: &str, destination: &str, more: &[&str]) -> Value {
 #[test]
 fn the_line_that_permits_is_named() {
     let found = json(&["x.example.org:22"]);
-    assert_eq!((&found["decision"], &found["rule"]["line"]), (&"permit".into(), &7.into()), "{found:#}");
+    assert_eq!(
+        (&found["decision"], &found["rule"]["line"]),
+        (&"permit".into(), &7.into()),
+        "{found:#}"
+    );
     assert_eq!(found["rule"]["file"], "p.yml");
     assert_eq!(found["policy"], "research");
     assert_eq!(found["inspect"], false);
@@ -72,10 +76,22 @@ fn denials_have_their_reason() {
 #[test]
 fn what_a_name_resolves_to_changes_the_answer() {
     assert_eq!(json(&["x.example.org:443"])["decision"], "permit");
-    assert_eq!(json(&["x.example.org:443", "--resolves-to", "93.184.216.34"])["decision"], "permit");
+    assert_eq!(
+        json(&["x.example.org:443", "--resolves-to", "93.184.216.34"])["decision"],
+        "permit"
+    );
     for address in ["10.0.0.5", "169.254.169.254", "::1", "fd00::1"] {
-        let found = json(&["x.example.org:443", "--resolves-to", "93.184.216.34", "--resolves-to", address]);
-        assert_eq!(found["reason"], "name_resolves_to_forbidden", "{address}: {found:#}");
+        let found = json(&[
+            "x.example.org:443",
+            "--resolves-to",
+            "93.184.216.34",
+            "--resolves-to",
+            address,
+        ]);
+        assert_eq!(
+            found["reason"], "name_resolves_to_forbidden",
+            "{address}: {found:#}"
+        );
     }
 }
 
@@ -83,7 +99,11 @@ fn what_a_name_resolves_to_changes_the_answer() {
 fn requests_are_judged_by_method_and_path() {
     let of = |url: &str, method: &str| json(&[url, "--method", method]);
     let permitted = of("https://api.example.com/repos/acme/x", "GET");
-    assert_eq!((&permitted["decision"], &permitted["inspect"]), (&"permit".into(), &true.into()), "{permitted:#}");
+    assert_eq!(
+        (&permitted["decision"], &permitted["inspect"]),
+        (&"permit".into(), &true.into()),
+        "{permitted:#}"
+    );
     for (url, method) in [
         ("https://api.example.com/repos/acme/x", "POST"),
         ("https://api.example.com/repos/other", "GET"),
@@ -96,8 +116,14 @@ fn requests_are_judged_by_method_and_path() {
 
 #[test]
 fn a_server_name_must_agree() {
-    assert_eq!(json(&["x.example.org:443", "--sni", "x.example.org"])["decision"], "permit");
-    assert_eq!(json(&["x.example.org:443", "--sni", "evil.example.com"])["decision"], "deny");
+    assert_eq!(
+        json(&["x.example.org:443", "--sni", "x.example.org"])["decision"],
+        "permit"
+    );
+    assert_eq!(
+        json(&["x.example.org:443", "--sni", "evil.example.com"])["decision"],
+        "deny"
+    );
 }
 
 #[test]
@@ -111,20 +137,41 @@ fn presets_mean_what_their_names_say() {
         ("internet-private", "10.0.0.5:443", "permit"),
         ("internet-private", "169.254.169.254:80", "deny"),
     ] {
-        assert_eq!(preset(name, destination, &[])["decision"], decision, "{name} {destination}");
+        assert_eq!(
+            preset(name, destination, &[])["decision"],
+            decision,
+            "{name} {destination}"
+        );
     }
 }
 
 #[test]
 fn invariant_4_metadata_and_loopback_are_denied_by_every_preset_under_every_spelling() {
     let presets = sallyport(&["policy", "presets", "--json"]).expect(0).json();
-    for name in presets.as_array().expect("presets").iter().filter_map(|p| p["name"].as_str()) {
-        for destination in
-            ["169.254.169.254:80", "[::ffff:169.254.169.254]:80", "[64:ff9b::a9fe:a9fe]:80", "[fd00:ec2::254]:80", "127.0.0.1:80"]
-        {
-            assert_eq!(preset(name, destination, &[])["decision"], "deny", "{name} {destination}");
+    for name in presets
+        .as_array()
+        .expect("presets")
+        .iter()
+        .filter_map(|p| p["name"].as_str())
+    {
+        for destination in [
+            "169.254.169.254:80",
+            "[::ffff:169.254.169.254]:80",
+            "[64:ff9b::a9fe:a9fe]:80",
+            "[fd00:ec2::254]:80",
+            "127.0.0.1:80",
+        ] {
+            assert_eq!(
+                preset(name, destination, &[])["decision"],
+                "deny",
+                "{name} {destination}"
+            );
         }
-        let found = preset(name, "rebound.example.com:80", &["--resolves-to", "169.254.169.254"]);
+        let found = preset(
+            name,
+            "rebound.example.com:80",
+            &["--resolves-to", "169.254.169.254"],
+        );
         assert_eq!(found["decision"], "deny", "{name}: {found:#}");
     }
 }
@@ -132,13 +179,28 @@ fn invariant_4_metadata_and_loopback_are_denied_by_every_preset_under_every_spel
 #[test]
 fn people_get_sentences() {
     let said = ask(&["other.example.com:443"]).expect(0);
-    assert!(said.out.starts_with("deny (name_not_allowed): other.example.com:443"), "{}", said.out);
+    assert!(
+        said.out
+            .starts_with("deny (name_not_allowed): other.example.com:443"),
+        "{}",
+        said.out
+    );
 }
 
 #[test]
 fn what_is_no_destination_is_wrong_usage() {
-    for destination in ["example.com", "0x7f000001:80", "017700000001:80", "127.1:80", "ftp://example.com/", "a b:80"] {
+    for destination in [
+        "example.com",
+        "0x7f000001:80",
+        "017700000001:80",
+        "127.1:80",
+        "ftp://example.com/",
+        "a b:80",
+    ] {
         assert_eq!(ask(&[destination]).code, Some(2), "{destination}");
     }
-    assert_eq!(sallyport(&["policy", "explain", "no-such-preset", "example.com:443"]).code, Some(3));
+    assert_eq!(
+        sallyport(&["policy", "explain", "no-such-preset", "example.com:443"]).code,
+        Some(3)
+    );
 }

@@ -8,7 +8,8 @@ use crate::MUSL;
 use crate::plan::Plan;
 use crate::world::World;
 
-const ALLOW: &str = "  - host: web.sallylab.net\n  - { host: redis.sallylab.net, ports: [6379], speaks: any }\n";
+const ALLOW: &str =
+    "  - host: web.sallylab.net\n  - { host: redis.sallylab.net, ports: [6379], speaks: any }\n";
 const WEB: &str = "web.sallylab.net";
 const SALUTE: &str = "salute from the web";
 
@@ -21,8 +22,23 @@ fn musl_and_static_programs_reach_what_is_permitted_and_nothing_else() {
         .twins("go", WEB, "fetch-go https://{host}/", SALUTE)
         .twins("busybox-wget", WEB, "wget -q -O - http://{host}/", SALUTE)
         .twins("busybox-nslookup", WEB, "nslookup {host}", "Address")
-        .twins("busybox-nc", "redis.sallylab.net", "printf \"PING\\r\\n\" | nc -w 10 {host} 6379 | grep PONG", "PONG")
-        .denied("musl-address", "fetch-musl 142.250.74.110 8443 /", "142.250.74.110", "address_not_allowed")
-        .denied("musl-port", "fetch-musl web.sallylab.net 8080 /", WEB, "port_not_allowed")
+        .twins(
+            "busybox-nc",
+            "redis.sallylab.net",
+            "printf \"PING\\r\\nQUIT\\r\\n\" | nc -w 10 {host} 6379 | grep PONG",
+            "PONG",
+        )
+        .denied(
+            "musl-address",
+            "fetch-musl 142.250.74.110 8443 /",
+            "142.250.74.110",
+            "address_not_allowed",
+        )
+        .denied(
+            "musl-port",
+            "fetch-musl web.sallylab.net 8080 /",
+            WEB,
+            "port_not_allowed",
+        )
         .run();
 }

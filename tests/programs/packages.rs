@@ -34,7 +34,7 @@ fn apt_installs_from_the_permitted_mirror_only() {
         apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=15 --error-on=any update && \
         apt-get install -y --reinstall salute && cat /usr/share/salute/text";
     Plan::new(&world, DEBIAN, "  - host: apt.sallylab.net\n")
-        .as_root()
+        .rooted()
         .twins("apt", "apt.sallylab.net", command, "salute from apt")
         .run();
 }

@@ -12,18 +12,52 @@ const ALLOW: &str = "  - { host: ssh.sallylab.net, ports: [22], speaks: any }
 fn ssh_git_redis_and_port_probes_reach_what_is_permitted_and_nothing_else() {
     let world = World::start();
     Plan::new(&world, DEBIAN, ALLOW)
-        .twins("ssh", "ssh.sallylab.net", "ssh -o BatchMode=yes lab@{host} echo salute over ssh", "salute over ssh")
+        .twins(
+            "ssh",
+            "ssh.sallylab.net",
+            "ssh -o BatchMode=yes lab@{host} echo salute over ssh",
+            "salute over ssh",
+        )
         .twins(
             "git-ssh",
             "ssh.sallylab.net",
             "git clone -q ssh://lab@{host}/srv/lab/git/salute.git {host} && cat {host}/README",
             "salute from git",
         )
-        .twins("redis", "redis.sallylab.net", "redis-cli -h {host} ping", "PONG")
-        .twins("nc", "redis.sallylab.net", "nc -z -v -w 10 {host} 6379", "succeeded")
-        .denied("ssh-port", "ssh -o BatchMode=yes -p 2222 lab@ssh.sallylab.net true", "ssh.sallylab.net", "port_not_allowed")
-        .denied("nc-address", "nc -z -v -w 10 142.250.74.110 5432", "142.250.74.110", "address_not_allowed")
-        .denied("redis-address", "redis-cli -h 142.250.74.110 -p 5432 ping", "142.250.74.110", "address_not_allowed")
-        .works("nc-closed", "nc -z -v -w 10 redis.sallylab.net 6380 || echo closed", "refused")
+        .twins(
+            "redis",
+            "redis.sallylab.net",
+            "redis-cli -h {host} ping",
+            "PONG",
+        )
+        .twins(
+            "nc",
+            "redis.sallylab.net",
+            "nc -z -v -w 10 {host} 6379",
+            "succeeded",
+        )
+        .denied(
+            "ssh-port",
+            "ssh -o BatchMode=yes -p 2222 lab@ssh.sallylab.net true",
+            "ssh.sallylab.net",
+            "port_not_allowed",
+        )
+        .denied(
+            "nc-address",
+            "nc -z -v -w 10 142.250.74.110 5432",
+            "142.250.74.110",
+            "address_not_allowed",
+        )
+        .denied(
+            "redis-address",
+            "redis-cli -h 142.250.74.110 -p 5432 ping",
+            "142.250.74.110",
+            "address_not_allowed",
+        )
+        .works(
+            "nc-closed",
+            "nc -z -v -w 10 redis.sallylab.net 6380 || echo closed",
+            "refused",
+        )
         .run();
 }

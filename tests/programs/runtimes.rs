@@ -11,16 +11,52 @@ const SALUTE: &str = "salute from the web";
 #[test]
 fn python_node_and_go_reach_what_is_permitted_and_nothing_else() {
     let world = World::start();
-    let node = "NODE_EXTRA_CA_CERTS=/usr/local/share/ca-certificates/lab.crt node /opt/lab/fetch.mjs";
+    let node =
+        "NODE_EXTRA_CA_CERTS=/usr/local/share/ca-certificates/lab.crt node /opt/lab/fetch.mjs";
     Plan::new(&world, DEBIAN, ALLOW)
-        .twins("urllib", WEB, "python3 /opt/lab/fetch.py urllib https://{host}/", SALUTE)
-        .twins("urllib-http", WEB, "python3 /opt/lab/fetch.py urllib http://{host}/", SALUTE)
-        .twins("requests", WEB, "python3 /opt/lab/fetch.py requests https://{host}/", SALUTE)
-        .twins("asyncio", WEB, "python3 /opt/lab/fetch.py asyncio https://{host}/", SALUTE)
+        .twins(
+            "urllib",
+            WEB,
+            "python3 /opt/lab/fetch.py urllib https://{host}/",
+            SALUTE,
+        )
+        .twins(
+            "urllib-http",
+            WEB,
+            "python3 /opt/lab/fetch.py urllib http://{host}/",
+            SALUTE,
+        )
+        .twins(
+            "requests",
+            WEB,
+            "python3 /opt/lab/fetch.py requests https://{host}/",
+            SALUTE,
+        )
+        .twins(
+            "asyncio",
+            WEB,
+            "python3 /opt/lab/fetch.py asyncio https://{host}/",
+            SALUTE,
+        )
         .twins("node", WEB, &format!("{node} https://{{host}}/"), SALUTE)
-        .twins("node-http", WEB, &format!("{node} http://{{host}}/"), SALUTE)
-        .twins("go", WEB, "fetch-go https://{host}/", &format!("HTTP/2.0 200 {SALUTE}"))
-        .twins("go-http", WEB, "fetch-go http://{host}/", &format!("HTTP/1.1 200 {SALUTE}"))
+        .twins(
+            "node-http",
+            WEB,
+            &format!("{node} http://{{host}}/"),
+            SALUTE,
+        )
+        .twins(
+            "go",
+            WEB,
+            "fetch-go https://{host}/",
+            &format!("HTTP/2.0 200 {SALUTE}"),
+        )
+        .twins(
+            "go-http",
+            WEB,
+            "fetch-go http://{host}/",
+            &format!("HTTP/1.1 200 {SALUTE}"),
+        )
         .run();
 }
 
@@ -28,10 +64,30 @@ fn python_node_and_go_reach_what_is_permitted_and_nothing_else() {
 fn java_and_websockets_reach_what_is_permitted_and_nothing_else() {
     let world = World::start();
     Plan::new(&world, DEBIAN, ALLOW)
-        .twins("java", WEB, "java -cp /opt/lab Fetch https://{host}/", &format!("HTTP_2 200 {SALUTE}"))
+        .twins(
+            "java",
+            WEB,
+            "java -cp /opt/lab Fetch https://{host}/",
+            &format!("HTTP_2 200 {SALUTE}"),
+        )
         // offers an upgrade to HTTP/2 in the clear, which the server does not take
-        .twins("java-http", WEB, "java -cp /opt/lab Fetch http://{host}/", &format!("HTTP_1_1 200 {SALUTE}"))
-        .twins("websocket-tls", WEB, "java -cp /opt/lab Fetch wss://{host}/ws", "salute over a websocket")
-        .twins("websocket", WEB, "java -cp /opt/lab Fetch ws://{host}/ws", "salute over a websocket")
+        .twins(
+            "java-http",
+            WEB,
+            "java -cp /opt/lab Fetch http://{host}/",
+            &format!("HTTP_1_1 200 {SALUTE}"),
+        )
+        .twins(
+            "websocket-tls",
+            WEB,
+            "java -cp /opt/lab Fetch wss://{host}/ws",
+            "salute over a websocket",
+        )
+        .twins(
+            "websocket",
+            WEB,
+            "java -cp /opt/lab Fetch ws://{host}/ws",
+            "salute over a websocket",
+        )
         .run();
 }

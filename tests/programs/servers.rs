@@ -11,10 +11,8 @@ use std::time::Duration;
 use lab::namespace::Namespace;
 use lab::wait::eventually;
 
-/// Where each of them listens.
-pub const PORTS: [u16; 4] = [22, 80, 443, 6379];
-/// The WebSocket server, behind nginx.
-const INNER: u16 = 8081;
+/// Where each of them listens; the last is the WebSocket server, behind nginx.
+const PORTS: [u16; 5] = [22, 80, 443, 6379, 8081];
 
 /// Running servers.
 #[derive(Debug)]
@@ -26,8 +24,13 @@ fn built() -> PathBuf {
         return path.into();
     }
     let own = std::env::current_exe().expect("own path");
-    let found = own.ancestors().map(|d| d.join("programs-image")).find(|p| p.join("stamp").is_file());
-    found.expect("the programs are not built: run `./dev programs`, or name the directory in LAB_PROGRAMS")
+    let found = own
+        .ancestors()
+        .map(|d| d.join("programs-image"))
+        .find(|p| p.join("stamp").is_file());
+    found.expect(
+        "the programs are not built: run `./dev programs`, or name the directory in LAB_PROGRAMS",
+    )
 }
 
 impl Servers {
@@ -36,13 +39,18 @@ impl Servers {
         let root = built().join("root");
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("images/programs/servers/start");
         let mut command = Command::new("unshare");
-        command.args(["--mount", "--pid", "--fork", "--kill-child"]).arg(script).arg(&root);
+        command
+            .args(["--mount", "--pid", "--fork", "--kill-child"])
+            .arg(script)
+            .arg(&root);
         command.stdin(Stdio::piped()).stdout(Stdio::null());
         let servers = Self(internet.start(&mut command).expect("start the servers"));
-        for port in PORTS.into_iter().chain([INNER]) {
+        for port in PORTS {
             eventually("a server of the lab", || {
                 let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
-                internet.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(1))).ok()
+                internet
+                    .run(|| TcpStream::connect_timeout(&address, Duration::from_secs(1)))
+                    .ok()
             });
         }
         servers

@@ -42,11 +42,14 @@ pub fn read(printed: &str) -> HashMap<String, Outcome> {
             output.clear();
         } else if let Some(rest) = line.strip_prefix("@end ") {
             let words: Vec<&str> = rest.split_whitespace().collect();
-            let [name, code, from, to] = words.as_slice() else { panic!("a torn transcript: {line}") };
-            let second = |text: &str| text.parse::<f64>().unwrap_or_else(|e| panic!("{line}: {e}"));
-            let code = code.parse().unwrap_or_else(|e| panic!("{line}: {e}"));
-            let outcome = Outcome { output: output.trim().to_owned(), code, took: second(to) - second(from) };
-            outcomes.insert((*name).to_owned(), outcome);
+            let [name, code, from, to] = words.try_into().expect("a whole line of the transcript");
+            let second = |text: &str| text.parse::<f64>().expect("seconds in the transcript");
+            let outcome = Outcome {
+                output: output.trim().to_owned(),
+                code: code.parse().expect("an exit code in the transcript"),
+                took: second(to) - second(from),
+            };
+            outcomes.insert(name.to_owned(), outcome);
         } else {
             output.push_str(line);
             output.push('\n');

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
-    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recv, setsockopt, socket, sockopt,
+    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recv, setsockopt,
+    socket, sockopt,
 };
 
 use crate::frame::Frame;
@@ -42,7 +43,8 @@ fn link_socket(interface: &str) -> OwnedFd {
     .expect("packet socket");
     // one burst of a flooding test must not push a leak out of the ring
     let _ = setsockopt(&fd, sockopt::RcvBufForce, &(32 << 20));
-    let index = nix::net::if_::if_nametoindex(interface).unwrap_or_else(|e| panic!("{interface}: {e}"));
+    let index =
+        nix::net::if_::if_nametoindex(interface).unwrap_or_else(|e| panic!("{interface}: {e}"));
     let address = libc::sockaddr_ll {
         sll_family: u16::try_from(libc::AF_PACKET).unwrap_or_default(),
         sll_protocol: u16::try_from(libc::ETH_P_ALL).unwrap_or_default().to_be(),
@@ -67,12 +69,18 @@ pub(crate) fn link_addr(address: &libc::sockaddr_ll) -> LinkAddr {
 impl Capture {
     /// Starts capturing on links of a namespace; returns once every socket is bound.
     pub fn start(namespace: &Namespace, interfaces: &[&str]) -> Self {
-        let sockets: Vec<OwnedFd> = namespace.run(|| interfaces.iter().map(|i| link_socket(i)).collect());
+        let sockets: Vec<OwnedFd> =
+            namespace.run(|| interfaces.iter().map(|i| link_socket(i)).collect());
         let frames = Log::default();
         let stop = Arc::new(AtomicBool::new(false));
         let (log, ended) = (frames.clone(), stop.clone());
         std::thread::spawn(move || read_all(&sockets, &log, &ended));
-        Self { frames, stop, namespace: namespace.clone(), markers: AtomicU32::new(0) }
+        Self {
+            frames,
+            stop,
+            namespace: namespace.clone(),
+            markers: AtomicU32::new(0),
+        }
     }
 
     /// A position to look from.
@@ -82,7 +90,11 @@ impl Capture {
 
     /// Waits until everything that was sent before this call has been seen.
     pub fn settle(&self) {
-        let text = format!("marker-{}-{}", std::process::id(), self.markers.fetch_add(1, Ordering::Relaxed));
+        let text = format!(
+            "marker-{}-{}",
+            std::process::id(),
+            self.markers.fetch_add(1, Ordering::Relaxed)
+        );
         let mark = self.mark();
         self.namespace.run(|| {
             let socket = UdpSocket::bind("0.0.0.0:0").expect("marker socket");
@@ -96,18 +108,30 @@ impl Capture {
     pub fn since(&self, mark: usize) -> Vec<Frame> {
         self.settle();
         let links: Vec<IpAddr> = LINKS.iter().map(|l| ip(l)).collect();
-        self.frames.since(mark).into_iter().filter(|f| !is_marker(f) && !f.is_upkeep(&links)).collect()
+        self.frames
+            .since(mark)
+            .into_iter()
+            .filter(|f| !is_marker(f) && !f.is_upkeep(&links))
+            .collect()
     }
 
     /// Frames since a mark that touch an address.
     pub fn touching(&self, mark: usize, address: IpAddr) -> Vec<Frame> {
-        self.since(mark).into_iter().filter(|f| f.touches(address)).collect()
+        self.since(mark)
+            .into_iter()
+            .filter(|f| f.touches(address))
+            .collect()
     }
 
     /// Fails when a frame since the mark touches the address.
     pub fn none_to(&self, mark: usize, address: IpAddr) {
         let seen = self.touching(mark, address);
-        assert!(seen.is_empty(), "{} frames of {address} on the uplink, first {:?}", seen.len(), seen.first());
+        assert!(
+            seen.is_empty(),
+            "{} frames of {address} on the uplink, first {:?}",
+            seen.len(),
+            seen.first()
+        );
     }
 
     /// Whether a frame since the mark holds this text, in the clear.
@@ -116,7 +140,12 @@ impl Capture {
     }
 
     /// Waits for a frame that fits.
-    pub fn wait(&self, mark: usize, limit: Duration, fits: impl Fn(&Frame) -> bool) -> Option<Frame> {
+    pub fn wait(
+        &self,
+        mark: usize,
+        limit: Duration,
+        fits: impl Fn(&Frame) -> bool,
+    ) -> Option<Frame> {
         self.frames.wait(mark, limit, fits)
     }
 }
@@ -130,7 +159,10 @@ fn read_all(sockets: &[OwnedFd], log: &Log<Frame>, stop: &AtomicBool) {
     use std::os::fd::AsFd;
     let mut buffer = vec![0; 70_000];
     while !stop.load(Ordering::Relaxed) {
-        let mut waiting: Vec<PollFd> = sockets.iter().map(|s| PollFd::new(s.as_fd(), PollFlags::POLLIN)).collect();
+        let mut waiting: Vec<PollFd> = sockets
+            .iter()
+            .map(|s| PollFd::new(s.as_fd(), PollFlags::POLLIN))
+            .collect();
         if poll(&mut waiting, PollTimeout::from(100u8)).is_err() {
             continue;
         }

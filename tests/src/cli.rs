@@ -10,8 +10,14 @@ pub fn binary() -> PathBuf {
         return path.into();
     }
     let own = std::env::current_exe().expect("own path");
-    let beside = own.ancestors().skip(1).map(|d| d.join("sallyport")).find(|p| p.is_file());
-    beside.expect("the binary is not built: run `cargo build --bin sallyport`, or name it in SALLYPORT_BIN")
+    let beside = own
+        .ancestors()
+        .skip(1)
+        .map(|d| d.join("sallyport"))
+        .find(|p| p.is_file());
+    beside.expect(
+        "the binary is not built: run `cargo build --bin sallyport`, or name it in SALLYPORT_BIN",
+    )
 }
 
 /// What a command said.
@@ -32,9 +38,18 @@ impl Said {
     }
 
     /// Itself where the exit code is this one, or a failed test.
-    #[expect(clippy::return_self_not_must_use, reason = "often only the exit code is of interest")]
+    #[expect(
+        clippy::return_self_not_must_use,
+        reason = "often only the exit code is of interest"
+    )]
     pub fn expect(self, code: i32) -> Self {
-        assert_eq!(self.code, Some(code), "stdout: {}\nstderr: {}", self.out, self.err);
+        assert_eq!(
+            self.code,
+            Some(code),
+            "stdout: {}\nstderr: {}",
+            self.out,
+            self.err
+        );
         self
     }
 }
@@ -68,5 +83,9 @@ pub fn sallyport<S: AsRef<OsStr>>(arguments: &[S]) -> Said {
 
 /// Runs it in a directory.
 pub fn sallyport_in<S: AsRef<OsStr>>(directory: &Path, arguments: &[S]) -> Said {
-    command(arguments).current_dir(directory).output().expect("start sallyport").into()
+    command(arguments)
+        .current_dir(directory)
+        .output()
+        .expect("start sallyport")
+        .into()
 }

@@ -78,7 +78,10 @@ pub enum End {
 /// Sends bytes, reads until the end or until patience is over.
 pub fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> (Vec<u8>, End) {
     if let Err(error) = stream.write_all(bytes)
-        && matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+        && matches!(
+            error.kind(),
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+        )
     {
         return (Vec::new(), End::Reset);
     }
@@ -120,19 +123,28 @@ pub fn ask(name: &str, kind: u16) -> Option<Message> {
 
 /// Addresses of a name, IPv4.
 pub fn resolve4(name: &str) -> Vec<IpAddr> {
-    ask(name, kind::A).map(|m| m.addresses()).unwrap_or_default()
+    ask(name, kind::A)
+        .map(|m| m.addresses())
+        .unwrap_or_default()
 }
 
 /// Addresses of a name, IPv6.
 pub fn resolve6(name: &str) -> Vec<IpAddr> {
-    ask(name, kind::AAAA).map(|m| m.addresses()).unwrap_or_default()
+    ask(name, kind::AAAA)
+        .map(|m| m.addresses())
+        .unwrap_or_default()
 }
 
 /// The first IPv4 address of a name, with a port; a name that does not resolve fails the test.
 pub fn at(name: &str, port: u16) -> SocketAddr {
     let message = ask(name, kind::A);
-    let first = message.as_ref().and_then(|m| m.addresses().first().copied());
-    SocketAddr::new(first.unwrap_or_else(|| panic!("{name} did not resolve: {message:?}")), port)
+    let first = message
+        .as_ref()
+        .and_then(|m| m.addresses().first().copied());
+    SocketAddr::new(
+        first.unwrap_or_else(|| panic!("{name} did not resolve: {message:?}")),
+        port,
+    )
 }
 
 /// A plain HTTP request on an open connection; the whole answer.

@@ -92,8 +92,12 @@ impl Message {
         self.answers
             .iter()
             .filter_map(|r| match (r.kind, r.data.as_slice()) {
-                (kind::A, d) => <[u8; 4]>::try_from(d).ok().map(|d| IpAddr::V4(Ipv4Addr::from(d))),
-                (kind::AAAA, d) => <[u8; 16]>::try_from(d).ok().map(|d| IpAddr::V6(Ipv6Addr::from(d))),
+                (kind::A, d) => <[u8; 4]>::try_from(d)
+                    .ok()
+                    .map(|d| IpAddr::V4(Ipv4Addr::from(d))),
+                (kind::AAAA, d) => <[u8; 16]>::try_from(d)
+                    .ok()
+                    .map(|d| IpAddr::V6(Ipv6Addr::from(d))),
                 _ => None,
             })
             .collect()
@@ -117,22 +121,33 @@ impl Message {
     /// Reads a message; `None` where it is cut or loops.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let word = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
-        let mut message = Self { id: word(0)?, flags: word(2)?, ..Self::default() };
+        let mut message = Self {
+            id: word(0)?,
+            flags: word(2)?,
+            ..Self::default()
+        };
         let mut at = 12;
         for _ in 0..word(4)? {
             let (name, next) = read_name(bytes, at)?;
             message.questions.push((name, word(next)?));
             at = next + 4;
         }
-        for (count_at, section) in
-            [(6, &mut message.answers), (8, &mut message.authority), (10, &mut message.additional)]
-        {
+        for (count_at, section) in [
+            (6, &mut message.answers),
+            (8, &mut message.authority),
+            (10, &mut message.additional),
+        ] {
             for _ in 0..word(count_at)? {
                 let (name, next) = read_name(bytes, at)?;
                 let length = usize::from(word(next + 8)?);
                 let ttl = u32::from(word(next + 4)?) << 16 | u32::from(word(next + 6)?);
                 let data = bytes.get(next + 10..next + 10 + length)?.to_vec();
-                section.push(Record { name, kind: word(next)?, ttl, data });
+                section.push(Record {
+                    name,
+                    kind: word(next)?,
+                    ttl,
+                    data,
+                });
                 at = next + 10 + length;
             }
         }
@@ -184,11 +199,16 @@ pub fn query(id: u16, name: &str, kind: u16) -> Vec<u8> {
 
 /// A response to a query with these sections, uncompressed.
 pub fn response(query: &[u8], flags: u16, answers: &[Record]) -> Vec<u8> {
-    let question_end = read_name(query, 12).map_or(query.len(), |(_, at)| (at + 4).min(query.len()));
+    let question_end =
+        read_name(query, 12).map_or(query.len(), |(_, at)| (at + 4).min(query.len()));
     let mut out = query.get(..2).unwrap_or(&[0, 0]).to_vec();
     out.extend_from_slice(&(0x8180 | flags).to_be_bytes());
     out.extend_from_slice(&[0, 1]);
-    out.extend_from_slice(&u16::try_from(answers.len()).unwrap_or(u16::MAX).to_be_bytes());
+    out.extend_from_slice(
+        &u16::try_from(answers.len())
+            .unwrap_or(u16::MAX)
+            .to_be_bytes(),
+    );
     out.extend_from_slice(&[0, 0, 0, 0]);
     out.extend_from_slice(query.get(12..question_end).unwrap_or_default());
     for record in answers {
@@ -196,7 +216,11 @@ pub fn response(query: &[u8], flags: u16, answers: &[Record]) -> Vec<u8> {
         out.extend_from_slice(&record.kind.to_be_bytes());
         out.extend_from_slice(&[0, 1]);
         out.extend_from_slice(&record.ttl.to_be_bytes());
-        out.extend_from_slice(&u16::try_from(record.data.len()).unwrap_or(u16::MAX).to_be_bytes());
+        out.extend_from_slice(
+            &u16::try_from(record.data.len())
+                .unwrap_or(u16::MAX)
+                .to_be_bytes(),
+        );
         out.extend_from_slice(&record.data);
     }
     out
@@ -204,7 +228,11 @@ pub fn response(query: &[u8], flags: u16, answers: &[Record]) -> Vec<u8> {
 
 /// Sends bytes by UDP and reads one message; `None` after the limit.
 pub fn ask_udp(server: SocketAddr, bytes: &[u8], limit: Duration) -> Option<Message> {
-    let any = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let any = if server.is_ipv4() {
+        "0.0.0.0:0"
+    } else {
+        "[::]:0"
+    };
     let socket = UdpSocket::bind(any).ok()?;
     socket.set_read_timeout(Some(limit)).ok()?;
     socket.connect(server).ok()?;

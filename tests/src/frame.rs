@@ -72,7 +72,9 @@ impl Frame {
 
     /// The type of an ICMPv6 message.
     fn icmp6(&self) -> Option<u8> {
-        (self.ethertype == 0x86dd && self.protocol == 58).then(|| self.bytes.get(54).copied()).flatten()
+        (self.ethertype == 0x86dd && self.protocol == 58)
+            .then(|| self.bytes.get(54).copied())
+            .flatten()
     }
 
     /// What the lab's own links need to stay up: multicast reports, router solicitations, and neighbour discovery for
@@ -93,7 +95,9 @@ impl Frame {
         self.protocol = header[6];
         self.source = Some(Ipv6Addr::from(<[u8; 16]>::try_from(&header[8..24]).ok()?).into());
         self.destination = Some(Ipv6Addr::from(<[u8; 16]>::try_from(&header[24..40]).ok()?).into());
-        if let (58, Some(135 | 136), Some(target)) = (self.protocol, bytes.get(54), bytes.get(62..78)) {
+        if let (58, Some(135 | 136), Some(target)) =
+            (self.protocol, bytes.get(54), bytes.get(62..78))
+        {
             // neighbour discovery is about its target, wherever it is sent
             self.destination = Some(Ipv6Addr::from(<[u8; 16]>::try_from(target).ok()?).into());
         }
@@ -107,7 +111,11 @@ impl Frame {
 
     /// Whether the bytes hold this text, in the clear.
     pub fn holds(&self, needle: &[u8]) -> bool {
-        !needle.is_empty() && self.bytes.windows(needle.len()).any(|w| w.eq_ignore_ascii_case(needle))
+        !needle.is_empty()
+            && self
+                .bytes
+                .windows(needle.len())
+                .any(|w| w.eq_ignore_ascii_case(needle))
     }
 
     /// Whether it opens a TCP connection.

@@ -28,8 +28,12 @@ impl Gateway {
     pub fn start(uplink: &Namespace, directory: &Path, name: &str, extra: &str) -> Self {
         let config = config_text(directory, name, extra);
         std::fs::write(directory.join("config.yml"), config).expect("write config");
-        let mut gateway =
-            Self { directory: directory.to_owned(), name: name.to_owned(), uplink: uplink.clone(), child: None };
+        let mut gateway = Self {
+            directory: directory.to_owned(),
+            name: name.to_owned(),
+            uplink: uplink.clone(),
+            child: None,
+        };
         gateway.launch();
         gateway
     }
@@ -73,17 +77,29 @@ impl Gateway {
     /// Starts it (again) and waits until its control socket answers.
     pub fn launch(&mut self) {
         let config = self.config();
-        let mut command = cli::command(&["gateway".as_ref(), "--config".as_ref(), config.as_os_str()]);
-        let log = File::options().create(true).append(true).open(self.directory.join("gateway.log")).expect("log");
-        command.stdout(Stdio::null()).stderr(log).env("RUST_LOG", "info");
+        let mut command =
+            cli::command(&["gateway".as_ref(), "--config".as_ref(), config.as_os_str()]);
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.directory.join("gateway.log"))
+            .expect("log");
+        command
+            .stdout(Stdio::null())
+            .stderr(log)
+            .env("RUST_LOG", "info");
         let child = self.uplink.start(&mut command).expect("start the gateway");
         crate::sweep::remember(&self.directory, child.id());
         self.child = Some(child);
         let control = self.control();
-        let (directory, child) = (self.directory.clone(), self.child.as_mut().expect("just started"));
+        let (directory, child) = (
+            self.directory.clone(),
+            self.child.as_mut().expect("just started"),
+        );
         eventually("the gateway's control socket", || {
             if let Ok(Some(status)) = child.try_wait() {
-                let log = std::fs::read_to_string(directory.join("gateway.log")).unwrap_or_default();
+                let log =
+                    std::fs::read_to_string(directory.join("gateway.log")).unwrap_or_default();
                 panic!("the gateway ended with {status}:\n{log}");
             }
             UnixStream::connect(&control).ok()
@@ -113,7 +129,9 @@ impl Gateway {
 }
 
 fn eventually_ended(child: &mut Child) -> Option<()> {
-    crate::wait::within(crate::wait::LIMIT, || child.try_wait().ok().flatten().map(drop))
+    crate::wait::within(crate::wait::LIMIT, || {
+        child.try_wait().ok().flatten().map(drop)
+    })
 }
 
 /// The configuration of a lab gateway; `extra` lines go into the `gateway` section.

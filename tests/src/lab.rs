@@ -79,9 +79,22 @@ impl Builder {
         let way = if plain {
             Way::Plain(Plain::start(&topology.uplink))
         } else {
-            Way::Gateway(Box::new(Gateway::start(&topology.uplink, &directory, &name, &self.config)))
+            Way::Gateway(Box::new(Gateway::start(
+                &topology.uplink,
+                &directory,
+                &name,
+                &self.config,
+            )))
         };
-        Lab { way, origins, capture, topology, authority, directory, sandboxes: AtomicU32::new(0) }
+        Lab {
+            way,
+            origins,
+            capture,
+            topology,
+            authority,
+            directory,
+            sandboxes: AtomicU32::new(0),
+        }
     }
 }
 
@@ -174,7 +187,12 @@ impl Lab {
             Way::Plain(plain) => plain.attach(&namespace, number),
             Way::Gateway(_) => addresses(&self.attach(&namespace, &name, policy).expect(0).json()),
         };
-        let sandbox = Sandbox { namespace, name, v4, v6 };
+        let sandbox = Sandbox {
+            namespace,
+            name,
+            v4,
+            v6,
+        };
         sandbox.warm();
         sandbox
     }
@@ -183,7 +201,9 @@ impl Lab {
     pub fn attach(&self, namespace: &Namespace, name: &str, policy: &str) -> Said {
         let netns = namespace.path().display().to_string();
         let policy = self.policy_argument(name, policy);
-        self.sallyport(&["net", "attach", "--netns", &netns, "--policy", &policy, "--name", name, "--json"])
+        self.sallyport(&[
+            "net", "attach", "--netns", &netns, "--policy", &policy, "--name", name, "--json",
+        ])
     }
 
     /// Replaces a sandbox's policy.
@@ -199,7 +219,9 @@ impl Lab {
 
     fn policy_argument(&self, name: &str, policy: &str) -> String {
         if policy.contains(':') {
-            self.file(&format!("{name}.yml"), policy).display().to_string()
+            self.file(&format!("{name}.yml"), policy)
+                .display()
+                .to_string()
         } else {
             policy.to_owned()
         }
@@ -208,12 +230,19 @@ impl Lab {
     /// Every record entry so far, oldest first.
     pub fn records(&self) -> Vec<Value> {
         let said = self.sallyport(&["record", "export", "--json"]).expect(0);
-        said.out.lines().map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{l}: {e}"))).collect()
+        said.out
+            .lines()
+            .map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{l}: {e}")))
+            .collect()
     }
 }
 
 fn addresses(attached: &Value) -> (std::net::IpAddr, std::net::IpAddr) {
-    let field = |key: &str| ip(attached[key].as_str().unwrap_or_else(|| panic!("no {key} in {attached}")));
+    let field = |key: &str| {
+        ip(attached[key]
+            .as_str()
+            .unwrap_or_else(|| panic!("no {key} in {attached}")))
+    };
     (field("v4"), field("v6"))
 }
 

@@ -22,23 +22,42 @@ impl<T> Default for Log<T> {
 impl<T: Clone> Log<T> {
     /// Adds an entry and wakes whoever waits.
     pub fn push(&self, entry: T) {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+        self.0
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(entry);
         self.0.1.notify_all();
     }
 
     /// Everything so far.
     pub fn all(&self) -> Vec<T> {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// How many so far; pass it to [`Log::since`] later.
     pub fn mark(&self) -> usize {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.0
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
     }
 
     /// Everything after a mark.
     pub fn since(&self, mark: usize) -> Vec<T> {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).iter().skip(mark).cloned().collect()
+        self.0
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .skip(mark)
+            .cloned()
+            .collect()
     }
 
     /// Waits for an entry after the mark that fits; `None` when the limit is over.
@@ -50,7 +69,12 @@ impl<T: Clone> Log<T> {
                 return Some(found.clone());
             }
             let left = end.checked_duration_since(Instant::now())?;
-            list = self.0.1.wait_timeout(list, left).unwrap_or_else(PoisonError::into_inner).0;
+            list = self
+                .0
+                .1
+                .wait_timeout(list, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 }

@@ -27,7 +27,10 @@ impl Namespace {
             OwnedFd::from(std::fs::File::open("/proc/thread-self/ns/net").expect("own namespace"))
         });
         let fd = made.join().expect("namespace thread");
-        let namespace = Self { fd: Arc::new(fd), name: name.into() };
+        let namespace = Self {
+            fd: Arc::new(fd),
+            name: name.into(),
+        };
         // beside a container engine a namespace is born forwarding; the lab says itself who forwards
         namespace.sysctl("net/ipv4/ip_forward", "0");
         namespace.sysctl("net/ipv6/conf/all/forwarding", "0");
@@ -38,7 +41,10 @@ impl Namespace {
     /// An existing namespace by path (the gateway's own).
     pub fn open(name: &str, path: &std::path::Path) -> std::io::Result<Self> {
         let fd = OwnedFd::from(std::fs::File::open(path)?);
-        Ok(Self { fd: Arc::new(fd), name: name.into() })
+        Ok(Self {
+            fd: Arc::new(fd),
+            name: name.into(),
+        })
     }
 
     /// What messages call it.
@@ -48,7 +54,11 @@ impl Namespace {
 
     /// A path by which other processes open it.
     pub fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd()))
+        PathBuf::from(format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            self.fd.as_raw_fd()
+        ))
     }
 
     /// Its descriptor.
@@ -63,7 +73,9 @@ impl Namespace {
                 setns(&self.fd, CloneFlags::CLONE_NEWNET).expect("enter namespace");
                 inside()
             });
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
@@ -84,7 +96,13 @@ impl Namespace {
                 .args(arguments)
                 .stdin(Stdio::null())
                 .output()
-                .unwrap_or_else(|e| panic!("running {} in {}: {e}", program.as_ref().display(), self.name))
+                .unwrap_or_else(|e| {
+                    panic!(
+                        "running {} in {}: {e}",
+                        program.as_ref().display(),
+                        self.name
+                    )
+                })
         })
     }
 
@@ -102,7 +120,11 @@ impl Namespace {
         }
         let output = self.feed(&["ip", "-batch", "-"], &text);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "ip in {}: {error}\nbatch:\n{text}", self.name);
+        assert!(
+            output.status.success(),
+            "ip in {}: {error}\nbatch:\n{text}",
+            self.name
+        );
     }
 
     /// Runs a program inside with text on its standard input.
@@ -117,7 +139,11 @@ impl Namespace {
                 .spawn()
                 .unwrap_or_else(|e| panic!("starting {program}: {e}"));
             // a program that ends early closes the pipe; its status tells why
-            let _ = child.stdin.take().expect("piped").write_all(text.as_bytes());
+            let _ = child
+                .stdin
+                .take()
+                .expect("piped")
+                .write_all(text.as_bytes());
             child.wait_with_output().expect("output")
         })
     }

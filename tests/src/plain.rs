@@ -26,7 +26,10 @@ impl Plain {
             uplink.sysctl(&format!("net/ipv4/conf/{scope}/rp_filter"), "0");
         }
         uplink.ip(&[format!("addr add {SERVICE4}/32 dev lo")]);
-        let plain = Self { uplink: uplink.clone(), stop: Arc::default() };
+        let plain = Self {
+            uplink: uplink.clone(),
+            stop: Arc::default(),
+        };
         plain.relay_datagrams();
         plain.relay_streams();
         plain
@@ -34,17 +37,26 @@ impl Plain {
 
     /// Connects a sandbox; the addresses are those that a gateway would give.
     pub fn attach(&self, sandbox: &Namespace, number: u32) -> (IpAddr, IpAddr) {
-        let v4 = std::net::Ipv4Addr::from(u32::from(std::net::Ipv4Addr::new(198, 18, 1, 0)) + number);
-        let v6 = Ipv6Addr::from(u128::from(SERVICE6.parse::<Ipv6Addr>().expect("literal")) + (1 << 16) + u128::from(number));
+        let v4 =
+            std::net::Ipv4Addr::from(u32::from(std::net::Ipv4Addr::new(198, 18, 1, 0)) + number);
+        let v6 = Ipv6Addr::from(
+            u128::from(SERVICE6.parse::<Ipv6Addr>().expect("literal"))
+                + (1 << 16)
+                + u128::from(number),
+        );
         let link = format!("sb{number}");
         self.uplink.ip(&[
-            format!("link add {link} type veth peer name eth0 netns {}", sandbox.path().display()),
+            format!(
+                "link add {link} type veth peer name eth0 netns {}",
+                sandbox.path().display()
+            ),
             format!("addr add {SERVICE6}/128 dev {link} nodad"),
             format!("link set {link} up"),
             format!("route add {v4}/32 dev {link}"),
             format!("route add {v6}/128 dev {link}"),
         ]);
-        self.uplink.sysctl(&format!("net/ipv4/conf/{link}/rp_filter"), "0");
+        self.uplink
+            .sysctl(&format!("net/ipv4/conf/{link}/rp_filter"), "0");
         sandbox.ip(&[
             format!("addr add {v4}/32 dev eth0"),
             format!("addr add {v6}/128 dev eth0 nodad"),
@@ -58,14 +70,20 @@ impl Plain {
     }
 
     fn relay_datagrams(&self) {
-        let socket = self.uplink.run(|| UdpSocket::bind((SERVICE4, 53)).expect("DNS relay"));
+        let socket = self
+            .uplink
+            .run(|| UdpSocket::bind((SERVICE4, 53)).expect("DNS relay"));
         let _ = socket.set_read_timeout(Some(Duration::from_millis(100)));
         let stop = self.stop.clone();
         self.uplink.spawn(move || {
             let mut buffer = vec![0; 65_536];
             while !stop.load(Ordering::Relaxed) {
-                let Ok((length, peer)) = socket.recv_from(&mut buffer) else { continue };
-                let Ok(out) = UdpSocket::bind("0.0.0.0:0") else { continue };
+                let Ok((length, peer)) = socket.recv_from(&mut buffer) else {
+                    continue;
+                };
+                let Ok(out) = UdpSocket::bind("0.0.0.0:0") else {
+                    continue;
+                };
                 let _ = out.set_read_timeout(Some(Duration::from_secs(2)));
                 let _ = out.send_to(&buffer[..length], (DNS, 53));
                 if let Ok(answer) = out.recv(&mut buffer) {
@@ -76,7 +94,9 @@ impl Plain {
     }
 
     fn relay_streams(&self) {
-        let listener = self.uplink.run(|| TcpListener::bind((SERVICE4, 53)).expect("DNS relay"));
+        let listener = self
+            .uplink
+            .run(|| TcpListener::bind((SERVICE4, 53)).expect("DNS relay"));
         let _ = listener.set_nonblocking(true);
         let (stop, uplink) = (self.stop.clone(), self.uplink.clone());
         self.uplink.spawn(move || {
@@ -87,8 +107,12 @@ impl Plain {
                 };
                 let _ = client.set_nonblocking(false);
                 let to = SocketAddr::new(ip(DNS), 53);
-                let Ok(server) = uplink.run(|| TcpStream::connect(to)) else { continue };
-                let (Ok(mut back), Ok(mut forth)) = (server.try_clone(), client.try_clone()) else { continue };
+                let Ok(server) = uplink.run(|| TcpStream::connect(to)) else {
+                    continue;
+                };
+                let (Ok(mut back), Ok(mut forth)) = (server.try_clone(), client.try_clone()) else {
+                    continue;
+                };
                 let (mut client, mut server) = (client, server);
                 std::thread::spawn(move || std::io::copy(&mut client, &mut server));
                 std::thread::spawn(move || std::io::copy(&mut back, &mut forth));

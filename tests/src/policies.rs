@@ -25,7 +25,8 @@ allow:
 pub const INTERNET: &str = "policy: lab-internet\nnetwork: internet\n";
 
 /// Every public and private destination.
-pub const INTERNET_PRIVATE: &str = "policy: lab-internet-private\nnetwork: internet\nprivate: true\n";
+pub const INTERNET_PRIVATE: &str =
+    "policy: lab-internet-private\nnetwork: internet\nprivate: true\n";
 
 /// Nothing.
 pub const NONE: &str = "policy: lab-none\nnetwork: none\n";

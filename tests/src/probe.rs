@@ -16,12 +16,18 @@ pub enum Leak {
 impl Leak {
     /// `Seen` where there is anything in the list.
     pub fn of<T: Debug>(seen: &[T]) -> Self {
-        seen.first().map_or(Self::Nothing, |first| Self::Seen(format!("{} times, first {first:?}", seen.len())))
+        seen.first().map_or(Self::Nothing, |first| {
+            Self::Seen(format!("{} times, first {first:?}", seen.len()))
+        })
     }
 
     /// `Seen` where it is true.
     pub fn when(seen: bool, what: &str) -> Self {
-        if seen { Self::Seen(what.to_owned()) } else { Self::Nothing }
+        if seen {
+            Self::Seen(what.to_owned())
+        } else {
+            Self::Nothing
+        }
     }
 
     /// The first leak of two.

@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, SockaddrIn6, sendto, socket,
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, SockaddrIn6, sendto,
+    socket,
 };
 
 use crate::capture::link_addr;
@@ -40,7 +41,10 @@ pub fn checksum(parts: &[&[u8]]) -> u16 {
     let bytes: Vec<u8> = parts.concat();
     let mut sum = 0u32;
     for pair in bytes.chunks(2) {
-        sum += u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+        sum += u32::from(u16::from_be_bytes([
+            pair[0],
+            pair.get(1).copied().unwrap_or(0),
+        ]));
     }
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -49,7 +53,13 @@ pub fn checksum(parts: &[&[u8]]) -> u16 {
 }
 
 /// An IPv4 packet; `fragment` is the flags-and-offset word (0x2000: more fragments follow).
-pub fn ipv4(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
+pub fn ipv4(
+    source: Ipv4Addr,
+    destination: Ipv4Addr,
+    protocol: u8,
+    fragment: u16,
+    payload: &[u8],
+) -> Vec<u8> {
     let total = u16::try_from(20 + payload.len()).unwrap_or(u16::MAX);
     let mut packet = vec![0x45, 0];
     packet.extend_from_slice(&total.to_be_bytes());
@@ -79,7 +89,11 @@ pub fn with_options(mut packet: Vec<u8>, options: &[u8]) -> Vec<u8> {
 /// An IPv6 packet.
 pub fn ipv6(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0];
-    packet.extend_from_slice(&u16::try_from(payload.len()).unwrap_or(u16::MAX).to_be_bytes());
+    packet.extend_from_slice(
+        &u16::try_from(payload.len())
+            .unwrap_or(u16::MAX)
+            .to_be_bytes(),
+    );
     packet.extend_from_slice(&[protocol, 64]);
     packet.extend_from_slice(&source.octets());
     packet.extend_from_slice(&destination.octets());
@@ -108,7 +122,10 @@ pub fn udp(source: IpAddr, destination: IpAddr, ports: (u16, u16), payload: &[u8
         datagram.extend_from_slice(&word.to_be_bytes());
     }
     datagram.extend_from_slice(payload);
-    let sum = checksum(&[&pseudo(source, destination, protocol::UDP, datagram.len()), &datagram]);
+    let sum = checksum(&[
+        &pseudo(source, destination, protocol::UDP, datagram.len()),
+        &datagram,
+    ]);
     datagram[6..8].copy_from_slice(&sum.to_be_bytes());
     datagram
 }
@@ -118,8 +135,13 @@ pub fn syn(source: IpAddr, destination: IpAddr, ports: (u16, u16)) -> Vec<u8> {
     let mut segment = Vec::new();
     segment.extend_from_slice(&ports.0.to_be_bytes());
     segment.extend_from_slice(&ports.1.to_be_bytes());
-    segment.extend_from_slice(&[0x11, 0x22, 0x33, 0x44, 0, 0, 0, 0, 0x50, 0x02, 0x20, 0, 0, 0, 0, 0]);
-    let sum = checksum(&[&pseudo(source, destination, protocol::TCP, segment.len()), &segment]);
+    segment.extend_from_slice(&[
+        0x11, 0x22, 0x33, 0x44, 0, 0, 0, 0, 0x50, 0x02, 0x20, 0, 0, 0, 0, 0,
+    ]);
+    let sum = checksum(&[
+        &pseudo(source, destination, protocol::TCP, segment.len()),
+        &segment,
+    ]);
     segment[16..18].copy_from_slice(&sum.to_be_bytes());
     segment
 }
@@ -136,26 +158,57 @@ pub fn echo4(payload: &[u8]) -> Vec<u8> {
 /// Sends a whole IPv4 packet; the kernel routes it by its destination and leaves the source alone.
 pub fn send4(packet: &[u8]) -> nix::Result<usize> {
     let fd = raw(AddressFamily::Inet)?;
-    let octets: [u8; 4] = packet.get(16..20).and_then(|o| o.try_into().ok()).ok_or(nix::Error::EINVAL)?;
+    let octets: [u8; 4] = packet
+        .get(16..20)
+        .and_then(|o| o.try_into().ok())
+        .ok_or(nix::Error::EINVAL)?;
     let [a, b, c, d] = octets;
-    sendto(fd.as_raw_fd(), packet, &SockaddrIn::new(a, b, c, d, 0), MsgFlags::empty())
+    sendto(
+        fd.as_raw_fd(),
+        packet,
+        &SockaddrIn::new(a, b, c, d, 0),
+        MsgFlags::empty(),
+    )
 }
 
 /// Sends a whole IPv6 packet.
 pub fn send6(packet: &[u8]) -> nix::Result<usize> {
     let fd = raw(AddressFamily::Inet6)?;
-    let octets: [u8; 16] = packet.get(24..40).and_then(|o| o.try_into().ok()).ok_or(nix::Error::EINVAL)?;
+    let octets: [u8; 16] = packet
+        .get(24..40)
+        .and_then(|o| o.try_into().ok())
+        .ok_or(nix::Error::EINVAL)?;
     let to = std::net::SocketAddrV6::new(octets.into(), 0, 0, 0);
-    sendto(fd.as_raw_fd(), packet, &SockaddrIn6::from(to), MsgFlags::empty())
+    sendto(
+        fd.as_raw_fd(),
+        packet,
+        &SockaddrIn6::from(to),
+        MsgFlags::empty(),
+    )
 }
 
 fn raw(family: AddressFamily) -> nix::Result<OwnedFd> {
-    socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::Raw)
+    socket(
+        family,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::Raw,
+    )
 }
 
 /// Sends a frame on an interface to a hardware address, past the sandbox's own routing.
-pub fn send_frame(interface: &str, to: [u8; 6], ethertype: u16, payload: &[u8]) -> nix::Result<usize> {
-    let fd = socket(AddressFamily::Packet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+pub fn send_frame(
+    interface: &str,
+    to: [u8; 6],
+    ethertype: u16,
+    payload: &[u8],
+) -> nix::Result<usize> {
+    let fd = socket(
+        AddressFamily::Packet,
+        SockType::Datagram,
+        SockFlag::SOCK_CLOEXEC,
+        None,
+    )?;
     let index = nix::net::if_::if_nametoindex(interface)?;
     let mut hardware = [0; 8];
     hardware[..6].copy_from_slice(&to);
@@ -168,15 +221,25 @@ pub fn send_frame(interface: &str, to: [u8; 6], ethertype: u16, payload: &[u8]) 
         sll_halen: 6,
         sll_addr: hardware,
     };
-    sendto(fd.as_raw_fd(), payload, &link_addr(&address), MsgFlags::empty())
+    sendto(
+        fd.as_raw_fd(),
+        payload,
+        &link_addr(&address),
+        MsgFlags::empty(),
+    )
 }
 
 /// The hardware address that answers for the gateway on the sandbox's link, from the neighbour table.
 pub fn gateway_hardware() -> Option<[u8; 6]> {
     let table = std::fs::read_to_string("/proc/net/arp").ok()?;
-    let line = table.lines().find(|l| l.starts_with(crate::topology::SERVICE4))?;
+    let line = table
+        .lines()
+        .find(|l| l.starts_with(crate::topology::SERVICE4))?;
     let mut out = [0; 6];
-    for (byte, text) in out.iter_mut().zip(line.split_whitespace().nth(3)?.split(':')) {
+    for (byte, text) in out
+        .iter_mut()
+        .zip(line.split_whitespace().nth(3)?.split(':'))
+    {
         *byte = u8::from_str_radix(text, 16).ok()?;
     }
     Some(out)

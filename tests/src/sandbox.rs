@@ -43,19 +43,22 @@ impl Sandbox {
         let nexthop = |family: &str| {
             let route = self.exec(&["ip", family, "route", "show", "default"]);
             let text = String::from_utf8_lossy(&route.stdout).into_owned();
-            text.split_whitespace().nth(2).unwrap_or_else(|| panic!("no default route in {}", self.name)).to_owned()
+            text.split_whitespace()
+                .nth(2)
+                .unwrap_or_else(|| panic!("no default route in {}", self.name))
+                .to_owned()
         };
         for family in ["-4", "-6"] {
             let hop = nexthop(family);
-            let known = || {
+            eventually("the sandbox's neighbours", || {
                 let table = self.exec(&["ip", family, "neigh", "show", &hop, "dev", "eth0"]);
-                String::from_utf8_lossy(&table.stdout).contains("lladdr").then_some(())
-            };
-            if known().is_none() {
-                // `use` makes the kernel resolve without any packet of ours
-                self.exec(&["ip", family, "neigh", "replace", &hop, "dev", "eth0", "use"]);
-                eventually("the sandbox's neighbours", known);
-            }
+                let text = String::from_utf8_lossy(&table.stdout).into_owned();
+                if text.trim().is_empty() || text.contains("FAILED") {
+                    // `use` makes the kernel resolve without any packet of ours; a link that is not quite up yet fails
+                    self.exec(&["ip", family, "neigh", "replace", &hop, "dev", "eth0", "use"]);
+                }
+                text.contains("lladdr").then_some(())
+            });
         }
     }
 

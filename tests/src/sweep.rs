@@ -33,7 +33,8 @@ pub fn fresh(number: u32) -> (PathBuf, String) {
     for entry in std::fs::read_dir(ROOT).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let owner = name.split('-').next().and_then(|p| p.parse::<u32>().ok());
-        if owner.is_some_and(|pid| pid != own && !Path::new("/proc").join(pid.to_string()).exists()) {
+        if owner.is_some_and(|pid| pid != own && !Path::new("/proc").join(pid.to_string()).exists())
+        {
             remove(&entry.path(), &name);
         }
     }
@@ -47,7 +48,12 @@ pub fn fresh(number: u32) -> (PathBuf, String) {
 fn remove(directory: &Path, name: &str) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let file = entry.file_name().to_string_lossy().into_owned();
-        let Some(pid) = file.strip_prefix("child.").and_then(|p| p.parse::<i32>().ok()) else { continue };
+        let Some(pid) = file
+            .strip_prefix("child.")
+            .and_then(|p| p.parse::<i32>().ok())
+        else {
+            continue;
+        };
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         if String::from_utf8_lossy(&line).contains(&*directory.to_string_lossy()) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);

@@ -67,7 +67,8 @@ impl Authority {
             .expect("leaf parameters");
         let certificate = params.signed_by(&key, &*self.issuer).expect("leaf");
         let private = PrivateKeyDer::try_from(key.serialize_der()).expect("leaf key form");
-        let leaf = CertifiedKey::from_der(vec![certificate.der().clone()], private, &provider()).expect("leaf pair");
+        let leaf = CertifiedKey::from_der(vec![certificate.der().clone()], private, &provider())
+            .expect("leaf pair");
         let leaf = Arc::new(leaf);
         leaves.push((name.to_owned(), leaf.clone()));
         leaf
@@ -88,10 +89,14 @@ impl Authority {
     /// One HTTP request through TLS; the whole answer, or how it failed.
     pub fn get(&self, mut stream: TcpStream, name: &str) -> std::io::Result<String> {
         let host = ServerName::try_from(name.to_owned()).map_err(std::io::Error::other)?;
-        let connection = ClientConnection::new(self.client(), host).map_err(std::io::Error::other)?;
+        let connection =
+            ClientConnection::new(self.client(), host).map_err(std::io::Error::other)?;
         stream.flush()?;
         let mut secure = StreamOwned::new(connection, stream);
-        write!(secure, "GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n")?;
+        write!(
+            secure,
+            "GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n"
+        )?;
         let mut answer = Vec::new();
         match secure.read_to_end(&mut answer) {
             // the origin closes without close_notify after `Connection: close`
@@ -137,13 +142,21 @@ pub fn crafted_hello(names: &[&[u8]]) -> Vec<u8> {
     let mut hello = vec![3, 3];
     hello.extend_from_slice(&[7; 32]);
     hello.extend_from_slice(&[0, 0, 4, 0x13, 0x01, 0xc0, 0x2f, 1, 0]);
-    hello.extend_from_slice(&u16::try_from(extensions.len()).unwrap_or(u16::MAX).to_be_bytes());
+    hello.extend_from_slice(
+        &u16::try_from(extensions.len())
+            .unwrap_or(u16::MAX)
+            .to_be_bytes(),
+    );
     hello.extend_from_slice(&extensions);
     let mut handshake = vec![1, 0];
     handshake.extend_from_slice(&u16::try_from(hello.len()).unwrap_or(u16::MAX).to_be_bytes());
     handshake.extend_from_slice(&hello);
     let mut record = vec![22, 3, 1];
-    record.extend_from_slice(&u16::try_from(handshake.len()).unwrap_or(u16::MAX).to_be_bytes());
+    record.extend_from_slice(
+        &u16::try_from(handshake.len())
+            .unwrap_or(u16::MAX)
+            .to_be_bytes(),
+    );
     record.extend_from_slice(&handshake);
     record
 }

@@ -109,7 +109,11 @@ pub fn ip(text: &str) -> IpAddr {
 }
 
 fn host_prefix(address: &str) -> String {
-    if address.contains(':') { format!("{address}/128 dev lo nodad") } else { format!("{address}/32 dev lo") }
+    if address.contains(':') {
+        format!("{address}/128 dev lo nodad")
+    } else {
+        format!("{address}/32 dev lo")
+    }
 }
 
 impl Topology {
@@ -120,7 +124,10 @@ impl Topology {
         let lan = Namespace::new("lan");
         let peer = |n: &Namespace| n.path().display().to_string();
         uplink.ip(&[
-            format!("link add up0 type veth peer name in0 netns {}", peer(&internet)),
+            format!(
+                "link add up0 type veth peer name in0 netns {}",
+                peer(&internet)
+            ),
             format!("link add lan0 type veth peer name ln0 netns {}", peer(&lan)),
             format!("addr add {HOST4}/30 dev up0"),
             format!("addr add {HOST6}/64 dev up0 nodad"),
@@ -154,8 +161,15 @@ impl Topology {
             format!("route add default via {HOST_LAN4}"),
             "route add default via 2a00:1450:77::1".into(),
         ]);
-        uplink.ip(&["route add default via 203.0.113.2", "route add default via 2001:db8:77::2"]);
-        Self { uplink, internet, lan }
+        uplink.ip(&[
+            "route add default via 203.0.113.2",
+            "route add default via 2001:db8:77::2",
+        ]);
+        Self {
+            uplink,
+            internet,
+            lan,
+        }
     }
 }
 

@@ -21,7 +21,12 @@ pub struct Arguments {
 
 pub fn perform(arguments: &Arguments) -> Verdict {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut super::tree(), "sallyport", &mut script);
+    clap_complete::generate(
+        arguments.shell,
+        &mut super::tree(),
+        "sallyport",
+        &mut script,
+    );
     show::raw(&String::from_utf8_lossy(&script))?;
     Ok(Outcome::Good)
 }

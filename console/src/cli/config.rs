@@ -26,17 +26,30 @@ pub fn perform(verb: &Verb, shared: &Shared) -> Verdict {
 pub fn check(shared: &Shared) -> Verdict {
     let file = shared.file();
     let mistakes = file.check()?.err().unwrap_or_default();
-    let name = file.path().map_or_else(|| "the built-in configuration".to_owned(), |p| p.display().to_string());
+    let name = file.path().map_or_else(
+        || "the built-in configuration".to_owned(),
+        |p| p.display().to_string(),
+    );
     match shared.format() {
         Format::Json => {
             let list: Vec<_> = mistakes.iter().map(super::policy::mistake_json).collect();
-            show::json(&serde_json::json!({ "file": name, "ok": list.is_empty(), "mistakes": list }))?;
+            show::json(
+                &serde_json::json!({ "file": name, "ok": list.is_empty(), "mistakes": list }),
+            )?;
         }
         Format::Text if mistakes.is_empty() => show::out(format_args!("{name}: ok"))?,
-        Format::Text => mistakes.iter().try_for_each(|m| show::out(show::clean(&m.to_string())))?,
+        Format::Text => mistakes
+            .iter()
+            .try_for_each(|m| show::out(show::clean(&m.to_string())))?,
     }
     if mistakes.is_empty() && file.readable_by_others() {
-        show::note(format_args!("{name} is readable by others; `chmod 600 {name}` before secrets go into it"));
+        show::note(format_args!(
+            "{name} is readable by others; `chmod 600 {name}` before secrets go into it"
+        ));
     }
-    Ok(if mistakes.is_empty() { Outcome::Good } else { Outcome::Negative })
+    Ok(if mistakes.is_empty() {
+        Outcome::Good
+    } else {
+        Outcome::Negative
+    })
 }

@@ -39,7 +39,9 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
             let config = shared.load()?.gateway;
             roles::until_told(|stop| async move {
                 let told = async move { stop.cancelled().await };
-                gateway::appliance::run(config, told).await.map_err(|error| Failure::from_error(&error))
+                gateway::appliance::run(config, told)
+                    .await
+                    .map_err(|error| Failure::from_error(&error))
             })
         }
     }

@@ -79,7 +79,9 @@ impl Shared {
 
     /// A client of the gateway that the configuration names.
     pub fn gateway(&self) -> Result<::gateway::control::Client, Failure> {
-        Ok(::gateway::control::Client::new(self.load()?.gateway.control))
+        Ok(::gateway::control::Client::new(
+            self.load()?.gateway.control,
+        ))
     }
 }
 
@@ -163,7 +165,9 @@ pub fn tree() -> clap::Command {
 
 /// Runs a future on a runtime of its own: verbs are short and mostly wait.
 pub fn wait<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(work)
 }
 

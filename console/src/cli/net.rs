@@ -86,7 +86,13 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
                 }
                 flows(&client.flows(name.as_ref()).await?, format)?;
             }
-            Verb::Attach { netns, policy, name, workspace, broker } => {
+            Verb::Attach {
+                netns,
+                policy,
+                name,
+                workspace,
+                broker,
+            } => {
                 let namespace = open(&netns)?;
                 let request = AttachRequest {
                     id: name.map(|n| id(&n)).transpose()?,
@@ -102,11 +108,16 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
                 let gone = client.detach(&id(&name)?).await?;
                 match format {
                     Format::Json => show::json(&gone)?,
-                    Format::Text => show::out(format_args!("{} is detached, {} flows were cut", gone.id, gone.cut))?,
+                    Format::Text => show::out(format_args!(
+                        "{} is detached, {} flows were cut",
+                        gone.id, gone.cut
+                    ))?,
                 }
             }
             Verb::Policy { name, policy } => {
-                let replaced = client.replace_policy(&id(&name)?, &source(&policy)?).await?;
+                let replaced = client
+                    .replace_policy(&id(&name)?, &source(&policy)?)
+                    .await?;
                 match format {
                     Format::Json => show::json(&replaced)?,
                     Format::Text => show::out(format_args!(
@@ -121,13 +132,15 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
 }
 
 fn id(name: &str) -> Result<NetworkId, Failure> {
-    name.parse().map_err(|e: netpolicy::ids::NetworkIdError| Failure::from_error(&e))
+    name.parse()
+        .map_err(|e: netpolicy::ids::NetworkIdError| Failure::from_error(&e))
 }
 
 fn open(path: &std::path::Path) -> Result<OwnedFd, Failure> {
     let file = File::open(path).map_err(|e| {
-        Failure::new(format!("opening the namespace {}: {e}", path.display()))
-            .hint("give a path like /run/netns/NAME or /proc/PID/ns/net; root may open those of others")
+        Failure::new(format!("opening the namespace {}: {e}", path.display())).hint(
+            "give a path like /run/netns/NAME or /proc/PID/ns/net; root may open those of others",
+        )
     })?;
     Ok(file.into())
 }
@@ -148,7 +161,16 @@ fn list(networks: &[NetworkView], format: Format) -> Result<(), Failure> {
             n.run.clone().unwrap_or_else(|| "-".to_owned()),
         ]
     };
-    let head = ["name", "address", "policy", "generation", "flows", "up", "down", "run"];
+    let head = [
+        "name",
+        "address",
+        "policy",
+        "generation",
+        "flows",
+        "up",
+        "down",
+        "run",
+    ];
     show::out(show::table(head, networks.iter().map(row)))
 }
 
@@ -159,13 +181,29 @@ fn show_one(network: &NetworkView, format: Format) -> Result<(), Failure> {
     let rows = [
         ("name", network.id.to_string()),
         ("addresses", format!("{}, {}", network.v4, network.v6)),
-        ("DNS, broker, proxy", format!("{}, {}", network.service_v4, network.service_v6)),
+        (
+            "DNS, broker, proxy",
+            format!("{}, {}", network.service_v4, network.service_v6),
+        ),
         ("workspace", network.workspace.clone()),
         ("run", network.run.clone().unwrap_or_else(|| "-".to_owned())),
-        ("policy", format!("{} (generation {})", network.policy_name, network.generation.0)),
+        (
+            "policy",
+            format!(
+                "{} (generation {})",
+                network.policy_name, network.generation.0
+            ),
+        ),
         ("policy hash", network.policy.to_string()),
         ("live flows", network.flows.to_string()),
-        ("up, down", format!("{}, {}", bytes(network.used.upload), bytes(network.used.download))),
+        (
+            "up, down",
+            format!(
+                "{}, {}",
+                bytes(network.used.upload),
+                bytes(network.used.download)
+            ),
+        ),
         ("names", network.used.names.to_string()),
     ];
     for (key, value) in rows {
@@ -175,11 +213,16 @@ fn show_one(network: &NetworkView, format: Format) -> Result<(), Failure> {
 }
 
 fn flow_row(flow: &FlowView) -> [String; 7] {
-    let rule = flow.rule.as_ref().map_or_else(|| "-".to_owned(), |r| format!("{}:{}", r.file, r.line));
+    let rule = flow
+        .rule
+        .as_ref()
+        .map_or_else(|| "-".to_owned(), |r| format!("{}:{}", r.file, r.line));
     [
         flow.id.to_string(),
         flow.network.to_string(),
-        flow.name.clone().unwrap_or_else(|| flow.destination.ip().to_string()),
+        flow.name
+            .clone()
+            .unwrap_or_else(|| flow.destination.ip().to_string()),
         flow.upstream.to_string(),
         bytes(flow.up),
         bytes(flow.down),
@@ -191,22 +234,39 @@ fn flows(flows: &[FlowView], format: Format) -> Result<(), Failure> {
     match format {
         Format::Json => show::json(&flows),
         Format::Text => {
-            let head = ["flow", "network", "destination", "upstream", "up", "down", "rule"];
+            let head = [
+                "flow",
+                "network",
+                "destination",
+                "upstream",
+                "up",
+                "down",
+                "rule",
+            ];
             show::out(show::table(head, flows.iter().map(flow_row)))
         }
     }
 }
 
-async fn follow_flows(client: &gateway::control::Client, name: Option<&NetworkId>, format: Format) -> Verdict {
+async fn follow_flows(
+    client: &gateway::control::Client,
+    name: Option<&NetworkId>,
+    format: Format,
+) -> Verdict {
     let mut lines = client.follow_flows(name).await?;
     while let Some(event) = lines.next().await? {
         match (format, &event) {
             (Format::Json, event) => show::json_line(event)?,
             (Format::Text, FlowEvent::Open(flow)) => {
                 let [id, network, destination, upstream, _, _, rule] = flow_row(flow);
-                show::out(format_args!("open  {id} {network} {} {upstream} {rule}", show::clean(&destination)))?;
+                show::out(format_args!(
+                    "open  {id} {network} {} {upstream} {rule}",
+                    show::clean(&destination)
+                ))?;
             }
-            (Format::Text, FlowEvent::Close { network, id }) => show::out(format_args!("close {id} {network}"))?,
+            (Format::Text, FlowEvent::Close { network, id }) => {
+                show::out(format_args!("close {id} {network}"))?;
+            }
         }
     }
     Ok(Outcome::Good)

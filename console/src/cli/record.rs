@@ -62,21 +62,38 @@ pub enum Form {
 
 pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
     match verb {
-        Verb::Verify { journal, anchors, key } => {
-            let configured = journal.is_none().then(|| shared.load()).transpose()?.map(|c| c.gateway.journal.anchors);
+        Verb::Verify {
+            journal,
+            anchors,
+            key,
+        } => {
+            let configured = journal
+                .is_none()
+                .then(|| shared.load())
+                .transpose()?
+                .map(|c| c.gateway.journal.anchors);
             let journal = folder(journal, shared)?;
-            let anchors = anchors.or(configured).unwrap_or_else(|| journal.with_file_name("anchors.jsonl"));
-            let failed = |e: std::io::Error| Failure::new(format!("reading the journal {}: {e}", journal.display()));
+            let anchors = anchors
+                .or(configured)
+                .unwrap_or_else(|| journal.with_file_name("anchors.jsonl"));
+            let failed = |e: std::io::Error| {
+                Failure::new(format!("reading the journal {}: {e}", journal.display()))
+            };
             if !journal.is_dir() {
                 return Err(Failure::new(format!("there is no journal at {}", journal.display()))
                     .hint("name its folder with --journal, or the gateway's configuration with --config"));
             }
-            let report = gateway::record::verify::verify_against(&journal, &anchors, key.as_deref()).map_err(failed)?;
+            let report =
+                gateway::record::verify::verify_against(&journal, &anchors, key.as_deref())
+                    .map_err(failed)?;
             verified(&report, shared.format())
         }
-        Verb::Export { journal, after, network, form: Form::Jsonl } => {
-            export(&folder(journal, shared)?, after, network.as_deref())
-        }
+        Verb::Export {
+            journal,
+            after,
+            network,
+            form: Form::Jsonl,
+        } => export(&folder(journal, shared)?, after, network.as_deref()),
     }
 }
 
@@ -100,19 +117,34 @@ fn verified(report: &gateway::record::Report, format: Format) -> Verdict {
                 report.lines, report.segments, report.anchors
             ))?;
             for (seq, milliseconds) in &report.gaps {
-                show::out(format_args!("gap: before record {seq} up to {milliseconds} ms may be missing after a crash"))?;
+                show::out(format_args!(
+                    "gap: before record {seq} up to {milliseconds} ms may be missing after a crash"
+                ))?;
             }
             for finding in &report.findings {
-                show::out(format_args!("DAMAGE {}: {}", show::clean(&finding.place), show::clean(&finding.message)))?;
+                show::out(format_args!(
+                    "DAMAGE {}: {}",
+                    show::clean(&finding.place),
+                    show::clean(&finding.message)
+                ))?;
             }
-            show::out(if report.ok() { "nothing is wrong" } else { "the record was tampered with or damaged" })?;
+            show::out(if report.ok() {
+                "nothing is wrong"
+            } else {
+                "the record was tampered with or damaged"
+            })?;
         }
     }
-    Ok(if report.ok() { Outcome::Good } else { Outcome::Negative })
+    Ok(if report.ok() {
+        Outcome::Good
+    } else {
+        Outcome::Negative
+    })
 }
 
 fn export(journal: &std::path::Path, after: u64, network: Option<&str>) -> Verdict {
-    let failed = |e: std::io::Error| Failure::new(format!("reading the journal {}: {e}", journal.display()));
+    let failed =
+        |e: std::io::Error| Failure::new(format!("reading the journal {}: {e}", journal.display()));
     let mut reader = gateway::record::Reader::open(journal, after).map_err(failed)?;
     while let Some(line) = reader.next_line().map_err(failed)? {
         if network.is_none_or(|wanted| of_network(&line, wanted)) {
@@ -125,5 +157,9 @@ fn export(journal: &std::path::Path, after: u64, network: Option<&str>) -> Verdi
 fn of_network(line: &str, wanted: &str) -> bool {
     let parsed: Option<serde_json::Value> = serde_json::from_str(line).ok();
     let places = ["/subject/network", "/network", "/first/subject/network"];
-    parsed.is_some_and(|v| places.iter().any(|place| v.pointer(place).and_then(|n| n.as_str()) == Some(wanted)))
+    parsed.is_some_and(|v| {
+        places
+            .iter()
+            .any(|place| v.pointer(place).and_then(|n| n.as_str()) == Some(wanted))
+    })
 }

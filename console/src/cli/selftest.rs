@@ -20,10 +20,22 @@ pub fn perform(_arguments: &Arguments, shared: &Shared) -> Verdict {
         Format::Text => {
             let row = |p: &gateway::control::api::Probe| {
                 let state = if p.passed { "ok" } else { "FAILED" };
-                [state.to_owned(), p.name.clone(), p.promise.clone(), p.seen.clone()]
+                [
+                    state.to_owned(),
+                    p.name.clone(),
+                    p.promise.clone(),
+                    p.seen.clone(),
+                ]
             };
-            show::out(show::table(["", "probe", "promise", "seen"], report.probes.iter().map(row)))?;
+            show::out(show::table(
+                ["", "probe", "promise", "seen"],
+                report.probes.iter().map(row),
+            ))?;
         }
     }
-    Ok(if report.passed() { Outcome::Good } else { Outcome::Negative })
+    Ok(if report.passed() {
+        Outcome::Good
+    } else {
+        Outcome::Negative
+    })
 }

@@ -35,20 +35,38 @@ struct Removal {
 
 pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
     let config = shared.load()?;
-    for (role, socket) in [("gateway", &config.gateway.control), ("runner", &config.runner.socket)] {
+    for (role, socket) in [
+        ("gateway", &config.gateway.control),
+        ("runner", &config.runner.socket),
+    ] {
         if std::os::unix::net::UnixStream::connect(socket).is_ok() {
-            return Err(Failure::new(format!("the {role} is running ({})", socket.display()))
-                .hint("stop it first: end `sallyport up`, or `systemctl stop` its service"));
+            return Err(
+                Failure::new(format!("the {role} is running ({})", socket.display()))
+                    .hint("stop it first: end `sallyport up`, or `systemctl stop` its service"),
+            );
         }
     }
     let leftovers = find(&config);
     let folders = folders(&config, arguments.purge);
     let removals: Vec<Removal> = if arguments.dry_run {
-        let what = leftovers.iter().map(ToString::to_string).chain(folders.iter().map(|f| folder_text(f)));
-        what.map(|what| Removal { what, result: Ok(()) }).collect()
+        let what = leftovers
+            .iter()
+            .map(ToString::to_string)
+            .chain(folders.iter().map(|f| folder_text(f)));
+        what.map(|what| Removal {
+            what,
+            result: Ok(()),
+        })
+        .collect()
     } else {
-        let things = leftovers.iter().map(|l| Removal { what: l.to_string(), result: remove(l) });
-        let folders = folders.iter().map(|f| Removal { what: folder_text(f), result: std::fs::remove_dir_all(f) });
+        let things = leftovers.iter().map(|l| Removal {
+            what: l.to_string(),
+            result: remove(l),
+        });
+        let folders = folders.iter().map(|f| Removal {
+            what: folder_text(f),
+            result: std::fs::remove_dir_all(f),
+        });
         // all of them are tried, whatever happens to one
         things.chain(folders).collect()
     };
@@ -64,7 +82,9 @@ fn folders(config: &Config, purge: bool) -> Vec<PathBuf> {
     let run = [&config.gateway.run_dir, &config.runner.run_dir];
     let state = [&config.gateway.state_dir, &config.runner.state_dir];
     let state = state.into_iter().filter(|_| purge);
-    let deep = |folder: &&PathBuf| folder.components().count() > 2 && folder.is_dir() && !folder.is_symlink();
+    let deep = |folder: &&PathBuf| {
+        folder.components().count() > 2 && folder.is_dir() && !folder.is_symlink()
+    };
     run.into_iter().chain(state).filter(deep).cloned().collect()
 }
 
@@ -91,14 +111,23 @@ fn report(removals: &[Removal], arguments: &Arguments, format: Format) -> Verdic
                 .iter()
                 .map(|r| serde_json::json!({ "what": r.what, "error": r.result.as_ref().err().map(ToString::to_string) }))
                 .collect();
-            show::json(&serde_json::json!({ "ok": !failed, "dry_run": arguments.dry_run, "removed": list }))?;
+            show::json(
+                &serde_json::json!({ "ok": !failed, "dry_run": arguments.dry_run, "removed": list }),
+            )?;
         }
         Format::Text => {
-            let word = if arguments.dry_run { "would remove" } else { "removed" };
+            let word = if arguments.dry_run {
+                "would remove"
+            } else {
+                "removed"
+            };
             for removal in removals {
                 match &removal.result {
                     Ok(()) => show::out(format_args!("{word} {}", show::clean(&removal.what)))?,
-                    Err(error) => show::out(format_args!("could not remove {}: {error}", show::clean(&removal.what)))?,
+                    Err(error) => show::out(format_args!(
+                        "could not remove {}: {error}",
+                        show::clean(&removal.what)
+                    ))?,
                 }
             }
             if removals.is_empty() {
@@ -106,5 +135,9 @@ fn report(removals: &[Removal], arguments: &Arguments, format: Format) -> Verdic
             }
         }
     }
-    Ok(if failed { Outcome::Negative } else { Outcome::Good })
+    Ok(if failed {
+        Outcome::Negative
+    } else {
+        Outcome::Good
+    })
 }

@@ -45,7 +45,10 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
     shared.load()?;
     wait(async {
         let (mut gateway, mut runner) = (Role::new("gateway", shared), Role::new("runner", shared));
-        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let (mut terminate, mut interrupt) = (
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+        );
         gateway.start()?;
         runner.start()?;
         loop {
@@ -75,7 +78,13 @@ struct Role {
 impl Role {
     fn new(name: &'static str, shared: &Shared) -> Self {
         let config = shared.config.clone();
-        Self { name, config, child: None, started: Instant::now(), pause: Duration::ZERO }
+        Self {
+            name,
+            config,
+            child: None,
+            started: Instant::now(),
+            pause: Duration::ZERO,
+        }
     }
 
     fn start(&mut self) -> Result<(), Failure> {
@@ -84,7 +93,9 @@ impl Role {
         if let Some(config) = &self.config {
             command.arg("--config").arg(config);
         }
-        let child = command.spawn().map_err(|e| Failure::new(format!("starting the {}: {e}", self.name)))?;
+        let child = command
+            .spawn()
+            .map_err(|e| Failure::new(format!("starting the {}: {e}", self.name)))?;
         self.child = Some(child);
         self.started = Instant::now();
         Ok(())
@@ -99,7 +110,12 @@ impl Role {
             if self.started.elapsed() > HEALTHY {
                 self.pause = Duration::ZERO;
             }
-            show::note(format_args!("the {} ended ({}), starting it again in {:?}", self.name, text(status), self.pause));
+            show::note(format_args!(
+                "the {} ended ({}), starting it again in {:?}",
+                self.name,
+                text(status),
+                self.pause
+            ));
         }
         tokio::time::sleep(self.pause).await;
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
@@ -113,8 +129,14 @@ impl Role {
         if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
-        if tokio::time::timeout(LONGEST_STOP, child.wait()).await.is_err() {
-            show::note(format_args!("the {} does not stop and is killed", self.name));
+        if tokio::time::timeout(LONGEST_STOP, child.wait())
+            .await
+            .is_err()
+        {
+            show::note(format_args!(
+                "the {} does not stop and is killed",
+                self.name
+            ));
             let _ = child.kill().await;
         }
     }

@@ -26,7 +26,9 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
     if arguments.licenses {
         show::raw(&format!("{NOTICE}\n{LICENCE}"))?;
     } else if shared.format() == Format::Json {
-        show::json(&serde_json::json!({ "version": version, "license": "GPL-3.0-or-later (sources: Apache-2.0)" }))?;
+        show::json(
+            &serde_json::json!({ "version": version, "license": "GPL-3.0-or-later (sources: Apache-2.0)" }),
+        )?;
     } else {
         show::out(format_args!("sallyport {version}"))?;
     }

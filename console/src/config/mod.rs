@@ -54,34 +54,51 @@ impl ConfigFile {
 
     /// Reads it; all mistakes become the failure's details.
     pub fn load(&self) -> Result<Config, Failure> {
-        let Self::At(path) = self else { return Ok(Config::default()) };
+        let Self::At(path) = self else {
+            return Ok(Config::default());
+        };
         let mistakes = match self.check()? {
             Ok(config) => return Ok(config),
             Err(mistakes) => mistakes,
         };
-        let mut failure = Failure::new(format!("{} has {} mistakes", path.display(), mistakes.len()))
-            .hint("correct them; `sallyport config schema` prints what may be written");
+        let mut failure = Failure::new(format!(
+            "{} has {} mistakes",
+            path.display(),
+            mistakes.len()
+        ))
+        .hint("correct them; `sallyport config schema` prints what may be written");
         failure.details = mistakes.iter().map(ToString::to_string).collect();
         Err(failure)
     }
 
     /// Reads it; the mistakes apart from what keeps it from being read at all.
     pub fn check(&self) -> Result<Result<Config, Vec<Mistake>>, Failure> {
-        let Self::At(path) = self else { return Ok(Ok(Config::default())) };
+        let Self::At(path) = self else {
+            return Ok(Ok(Config::default()));
+        };
         let text = std::fs::read(path).map_err(|e| {
             Failure::new(format!("reading the configuration {}: {e}", path.display()))
                 .hint("name another with --config or SALLYPORT_CONFIG, or remove the name to use built-in defaults")
         })?;
         if let Some(writer) = others_may_write(path) {
-            return Err(Failure::new(format!("{} may be written by {writer}", path.display()))
-                .hint(format!("chmod 600 {}; whoever writes it decides what sandboxes may reach", path.display())));
+            return Err(
+                Failure::new(format!("{} may be written by {writer}", path.display())).hint(
+                    format!(
+                        "chmod 600 {}; whoever writes it decides what sandboxes may reach",
+                        path.display()
+                    ),
+                ),
+            );
         }
         Ok(read::config(&path.display().to_string(), &text))
     }
 
     /// Who beside its owner may read it, for remarks: it names nothing secret yet, but it will.
     pub fn readable_by_others(&self) -> bool {
-        let mode = self.path().and_then(|p| std::fs::metadata(p).ok()).map(|m| m.mode());
+        let mode = self
+            .path()
+            .and_then(|p| std::fs::metadata(p).ok())
+            .map(|m| m.mode());
         mode.is_some_and(|mode| mode & 0o044 != 0)
     }
 }
@@ -114,7 +131,12 @@ mod tests {
 
     #[test]
     fn a_named_file_must_exist() {
-        let failure = ConfigFile::find(Some(Path::new("/nonexistent/config.yml"))).load().unwrap_err();
-        assert!(failure.message.contains("/nonexistent/config.yml"), "{failure:?}");
+        let failure = ConfigFile::find(Some(Path::new("/nonexistent/config.yml")))
+            .load()
+            .unwrap_err();
+        assert!(
+            failure.message.contains("/nonexistent/config.yml"),
+            "{failure:?}"
+        );
     }
 }

@@ -24,21 +24,37 @@ fn read(bytes: &[u8], mistakes: &mut Mistakes) -> Option<Config> {
     let text = text::decode(bytes, mistakes)?;
     let root = tree::read(text, mistakes)?;
     if !matches!(root.value, Value::Map(_)) {
-        mistakes.hint(&root.at, format!("a configuration is a mapping, not {}", root.what()), "begin with `gateway:`");
+        mistakes.hint(
+            &root.at,
+            format!("a configuration is a mapping, not {}", root.what()),
+            "begin with `gateway:`",
+        );
         return None;
     }
     for entry in root.entries() {
         if !SECTIONS.contains(&entry.key.as_str()) {
-            let message = format!("a configuration has no section {}", mistake::quoted(&entry.key));
-            let hint = mistake::nearest(&entry.key, SECTIONS)
-                .map_or_else(|| format!("sections are {}", SECTIONS.join(", ")), |near| format!("did you mean `{near}`?"));
+            let message = format!(
+                "a configuration has no section {}",
+                mistake::quoted(&entry.key)
+            );
+            let hint = mistake::nearest(&entry.key, SECTIONS).map_or_else(
+                || format!("sections are {}", SECTIONS.join(", ")),
+                |near| format!("did you mean `{near}`?"),
+            );
             mistakes.hint(&entry.at, message, hint);
         }
     }
-    let gateway = GatewayConfig::read(root.field("gateway").filter(|section| !section.is_null()), mistakes);
+    let gateway = GatewayConfig::read(
+        root.field("gateway").filter(|section| !section.is_null()),
+        mistakes,
+    );
     let runner: Option<RunnerConfig> = section(&root, "runner", mistakes);
     let (gateway, mut runner) = (gateway?, runner?);
-    if root.field("runner").and_then(|section| section.field("control")).is_none() {
+    if root
+        .field("runner")
+        .and_then(|section| section.field("control"))
+        .is_none()
+    {
         // one file describes one installation: its runner speaks to its gateway unless it says otherwise
         runner.control.clone_from(&gateway.control);
     }
@@ -67,7 +83,10 @@ fn section<T: DeserializeOwned>(root: &Node, name: &str, mistakes: &mut Mistakes
         _ => return serde_json::from_value(Json::Object(Map::new())).ok(),
     };
     if !matches!(whole.value, Value::Map(_)) {
-        mistakes.add(&whole.at, format!("`{name}` is a mapping, not {}", whole.what()));
+        mistakes.add(
+            &whole.at,
+            format!("`{name}` is a mapping, not {}", whole.what()),
+        );
         return None;
     }
     match serde_json::from_value(json(whole)) {
@@ -105,7 +124,11 @@ fn tell(entry: &tree::Entry, error: &serde_json::Error, mistakes: &mut Mistakes)
         let message = format!("there is no setting {}", mistake::quoted(&entry.key));
         match mistake::nearest(&entry.key, known.iter().copied()) {
             Some(near) => mistakes.hint(&entry.at, message, format!("did you mean `{near}`?")),
-            None => mistakes.hint(&entry.at, message, format!("settings here are {}", known.join(", "))),
+            None => mistakes.hint(
+                &entry.at,
+                message,
+                format!("settings here are {}", known.join(", ")),
+            ),
         }
     } else {
         mistakes.add(&entry.value.at, format!("`{}`: {reason}", entry.key));
@@ -115,11 +138,16 @@ fn tell(entry: &tree::Entry, error: &serde_json::Error, mistakes: &mut Mistakes)
 /// What serde says, without its place: there is a better one.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    text.split(" at line ").next().unwrap_or_default().to_owned()
+    text.split(" at line ")
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn alone(path: &[String], value: Json) -> Json {
-    path.iter().rev().fold(value, |inner, key| Json::Object(Map::from_iter([(key.clone(), inner)])))
+    path.iter().rev().fold(value, |inner, key| {
+        Json::Object(Map::from_iter([(key.clone(), inner)]))
+    })
 }
 
 /// The tree as JSON. Only plain scalars can be something else than a text.
@@ -135,8 +163,14 @@ fn json(node: &Node) -> Json {
         Value::Scalar { text, plain: true } => match text.as_str() {
             "true" => Json::Bool(true),
             "false" => Json::Bool(false),
-            digits if digits.len() < 19 && digits.bytes().all(|b| b.is_ascii_digit()) && canonical(digits) => {
-                digits.parse::<u64>().map_or_else(|_| Json::String(text.clone()), Json::from)
+            digits
+                if digits.len() < 19
+                    && digits.bytes().all(|b| b.is_ascii_digit())
+                    && canonical(digits) =>
+            {
+                digits
+                    .parse::<u64>()
+                    .map_or_else(|_| Json::String(text.clone()), Json::from)
             }
             _ => Json::String(text.clone()),
         },
@@ -153,23 +187,41 @@ mod tests {
     use super::*;
 
     fn mistakes(text: &str) -> Vec<String> {
-        config("config.yml", text.as_bytes()).unwrap_err().iter().map(ToString::to_string).collect()
+        config("config.yml", text.as_bytes())
+            .unwrap_err()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
     fn every_mistake_is_told_with_its_place() {
-        let found = mistakes("gateway:\n  contrl: /x\n  namespace: [a]\nrunner:\n  pool: many\n  polo: 1\nconsole: {}\n");
+        let found = mistakes(
+            "gateway:\n  contrl: /x\n  namespace: [a]\nrunner:\n  pool: many\n  polo: 1\nconsole: {}\n",
+        );
         assert_eq!(found.len(), 5, "{found:#?}");
-        assert!(found[0].starts_with("config.yml:2:3: ") && found[0].contains("`control`"), "{found:#?}");
+        assert!(
+            found[0].starts_with("config.yml:2:3: ") && found[0].contains("`control`"),
+            "{found:#?}"
+        );
         assert!(found[1].starts_with("config.yml:3:"), "{found:#?}");
         assert!(found[2].starts_with("config.yml:5:9: `pool`"), "{found:#?}");
-        assert!(found[3].contains("no setting \"polo\"") && found[3].contains("did you mean `pool`?"), "{found:#?}");
+        assert!(
+            found[3].contains("no setting \"polo\"") && found[3].contains("did you mean `pool`?"),
+            "{found:#?}"
+        );
         assert!(found[4].contains("no section \"console\""), "{found:#?}");
     }
 
     #[test]
     fn duplicate_keys_aliases_and_second_documents_are_mistakes() {
-        for text in ["gateway: {}\ngateway: {}\n", "gateway: &a {}\nrunner: *a\n", "gateway: {}\n---\nrunner: {}\n", "- x\n", ""] {
+        for text in [
+            "gateway: {}\ngateway: {}\n",
+            "gateway: &a {}\nrunner: *a\n",
+            "gateway: {}\n---\nrunner: {}\n",
+            "- x\n",
+            "",
+        ] {
             assert!(config("f", text.as_bytes()).is_err(), "{text:?}");
         }
     }
@@ -186,7 +238,11 @@ mod tests {
     fn the_runner_speaks_to_the_gateway_of_its_own_file() {
         let read = config("f", b"gateway: { control: /run/one/control.sock }\n").unwrap();
         assert_eq!(read.runner.control, read.gateway.control);
-        let read = config("f", b"gateway: { control: /run/one/c.sock }\nrunner: { control: /run/two/c.sock }\n").unwrap();
+        let read = config(
+            "f",
+            b"gateway: { control: /run/one/c.sock }\nrunner: { control: /run/two/c.sock }\n",
+        )
+        .unwrap();
         assert_eq!(read.runner.control.to_str(), Some("/run/two/c.sock"));
     }
 }

@@ -6,13 +6,28 @@ use serde_json::{Map, Value, json};
 
 /// What a setting of the runner means.
 const HELP: &[(&str, &str)] = &[
-    ("engine", "`auto`, `docker`, `podman` or the absolute path of a socket."),
-    ("pool", "Wired holders kept ready; each costs one idle process and makes a start faster."),
+    (
+        "engine",
+        "`auto`, `docker`, `podman` or the absolute path of a socket.",
+    ),
+    (
+        "pool",
+        "Wired holders kept ready; each costs one idle process and makes a start faster.",
+    ),
     ("max_runs", "Runs at the same time; more are refused."),
-    ("control", "The gateway's control socket. Without it the one of the gateway section."),
+    (
+        "control",
+        "The gateway's control socket. Without it the one of the gateway section.",
+    ),
     ("socket", "Unix socket of the runner's API."),
-    ("state_dir", "Folder of what must survive a restart; the same path for the engine."),
-    ("run_dir", "Folder of sockets and per-run files; the same path for the engine."),
+    (
+        "state_dir",
+        "Folder of what must survive a restart; the same path for the engine.",
+    ),
+    (
+        "run_dir",
+        "Folder of sockets and per-run files; the same path for the engine.",
+    ),
     ("limits", "Defaults and ceilings of a run."),
 ];
 
@@ -36,7 +51,10 @@ fn object(defaults: &Value) -> Value {
     let mut properties = Map::new();
     for (key, default) in defaults.as_object().into_iter().flatten() {
         let mut property = kind(default);
-        if let (Some(map), Some((_, help))) = (property.as_object_mut(), HELP.iter().find(|(known, _)| known == key)) {
+        if let (Some(map), Some((_, help))) = (
+            property.as_object_mut(),
+            HELP.iter().find(|(known, _)| known == key),
+        ) {
             map.insert("description".into(), (*help).into());
         }
         properties.insert(key.clone(), property);
@@ -63,12 +81,23 @@ mod tests {
     #[test]
     fn every_setting_is_in_the_schema_and_unknown_ones_are_not_allowed() {
         let schema = document();
-        for (section, key) in [("gateway", "control"), ("gateway", "namespace"), ("runner", "pool"), ("runner", "socket")] {
+        for (section, key) in [
+            ("gateway", "control"),
+            ("gateway", "namespace"),
+            ("runner", "pool"),
+            ("runner", "socket"),
+        ] {
             let property = &schema["properties"][section]["properties"][key];
-            assert!(property["description"].is_string(), "{section}.{key}: {property}");
+            assert!(
+                property["description"].is_string(),
+                "{section}.{key}: {property}"
+            );
         }
         for section in ["gateway", "runner"] {
-            assert_eq!(schema["properties"][section]["additionalProperties"], false, "{section}");
+            assert_eq!(
+                schema["properties"][section]["additionalProperties"], false,
+                "{section}"
+            );
         }
     }
 

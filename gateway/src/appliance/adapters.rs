@@ -23,7 +23,10 @@ pub struct SynReader {
 impl SynReader {
     /// Needs the runtime's context.
     pub fn new(queue: Queue) -> io::Result<Self> {
-        Ok(Self { queue: watch(queue)?, buffer: Mutex::new(Vec::with_capacity(1 << 16)) })
+        Ok(Self {
+            queue: watch(queue)?,
+            buffer: Mutex::new(Vec::with_capacity(1 << 16)),
+        })
     }
 }
 
@@ -32,10 +35,18 @@ impl SynQueue for SynReader {
         loop {
             let mut ready = self.queue.readable().await?;
             let outcome = {
-                let mut buffer = self.buffer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut buffer = self
+                    .buffer
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner);
                 self.queue.get_ref().receive(&mut buffer, |syn| {
                     let (packet, isn) = (syn.held.number(), syn.isn);
-                    into.push_back(Queued::Syn(Syn { packet, source: syn.from, destination: syn.to, isn }));
+                    into.push_back(Queued::Syn(Syn {
+                        packet,
+                        source: syn.from,
+                        destination: syn.to,
+                        isn,
+                    }));
                 })
             };
             match outcome {
@@ -82,7 +93,8 @@ impl Datagrams for DnsSocket {
                     // A question that does not fit is none; the next one goes into the same place.
                     Ok(question) if question.truncated => break,
                     Ok(question) => {
-                        (slot.length, slot.source, slot.asked) = (question.length, question.from, question.to);
+                        (slot.length, slot.source, slot.asked) =
+                            (question.length, question.from, question.to);
                         used += 1;
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -105,7 +117,12 @@ impl Datagrams for DnsSocket {
 
     fn send(&self, replies: &[Outgoing]) {
         for reply in replies {
-            let question = Question { length: 0, truncated: false, from: reply.to, to: reply.from };
+            let question = Question {
+                length: 0,
+                truncated: false,
+                from: reply.to,
+                to: reply.from,
+            };
             if let Err(error) = self.door.get_ref().answer(&question, &reply.bytes) {
                 tracing::trace!(%error, "an answer was lost");
             }

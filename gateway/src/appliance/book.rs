@@ -36,7 +36,12 @@ impl Fixed {
     pub fn book(&self, view: &UplinkView, nat64: &[Ipv6Net]) -> AddressBook {
         let mut book = AddressBook {
             gateway: self.gateway.clone(),
-            host: view.addresses.iter().copied().chain(self.host.iter().copied()).collect(),
+            host: view
+                .addresses
+                .iter()
+                .copied()
+                .chain(self.host.iter().copied())
+                .collect(),
             local: Vec::new(),
             nat64: nat64.to_vec(),
             metadata: self.metadata.clone(),
@@ -48,7 +53,12 @@ impl Fixed {
 }
 
 /// Puts every network under the classes of the moment, until either source ends.
-pub async fn follow(fixed: Fixed, mut view: watch::Receiver<UplinkView>, mut nat64: watch::Receiver<Vec<Ipv6Net>>, registry: Arc<Registry>) {
+pub async fn follow(
+    fixed: Fixed,
+    mut view: watch::Receiver<UplinkView>,
+    mut nat64: watch::Receiver<Vec<Ipv6Net>>,
+    registry: Arc<Registry>,
+) {
     loop {
         let book = Arc::new(fixed.book(&view.borrow_and_update(), &nat64.borrow_and_update()));
         if *registry.book() != *book {
@@ -73,7 +83,11 @@ pub fn is_local(view: &watch::Receiver<UplinkView>, address: IpAddr) -> bool {
     if view.borrow().addresses.contains(&address) {
         return true;
     }
-    let any: IpAddr = if address.is_ipv4() { [0, 0, 0, 0].into() } else { [0; 16].into() };
+    let any: IpAddr = if address.is_ipv4() {
+        [0, 0, 0, 0].into()
+    } else {
+        [0; 16].into()
+    };
     let source = UdpSocket::bind((any, 0)).and_then(|socket| {
         socket.connect((address, 9))?;
         socket.local_addr()
@@ -99,11 +113,24 @@ mod tests {
             local_networks: vec!["0.0.0.0/1".parse().unwrap()],
             ..GatewayConfig::default()
         };
-        let pools = Pools { sandboxes: config.pools.sandboxes, leases: config.pools.leases, ula: "fd00::/48".parse().unwrap() };
-        let view = UplinkView { addresses: [[192, 0, 2, 1].into()].into(), prefixes: ["192.0.2.0/24".parse().unwrap()].into() };
+        let pools = Pools {
+            sandboxes: config.pools.sandboxes,
+            leases: config.pools.leases,
+            ula: "fd00::/48".parse().unwrap(),
+        };
+        let view = UplinkView {
+            addresses: [[192, 0, 2, 1].into()].into(),
+            prefixes: ["192.0.2.0/24".parse().unwrap()].into(),
+        };
         let book = Fixed::new(&pools, &config).book(&view, &[]);
         assert_eq!(book.host.len(), 2);
-        assert_eq!(book.local, ["192.0.2.0/24".parse::<IpNet>().unwrap(), "0.0.0.0/1".parse().unwrap()]);
+        assert_eq!(
+            book.local,
+            [
+                "192.0.2.0/24".parse::<IpNet>().unwrap(),
+                "0.0.0.0/1".parse().unwrap()
+            ]
+        );
         assert_eq!(book.gateway.len(), 3);
     }
 }

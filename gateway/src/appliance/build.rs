@@ -47,7 +47,11 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
     let pools = pools(&config, &instance);
     let journal = Arc::new(Journal::open(config.journal.clone())?);
     // Above every number of an earlier life: flows do not begin a million times a second.
-    FlowTable::start_ids_at(u64::try_from(crate::context::now_ms()).unwrap_or(0).saturating_mul(1000));
+    FlowTable::start_ids_at(
+        u64::try_from(crate::context::now_ms())
+            .unwrap_or(0)
+            .saturating_mul(1000),
+    );
     let enforcer = Enforcer::open(kernel(&config, &pools))?;
     let (follower, view) = Follower::open(Ns::from_fd(own_namespace()?)?)?;
     let fixed = Fixed::new(&pools, &config);
@@ -67,19 +71,29 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         ctx: ctx.clone(),
         enforcer: enforcer.clone(),
         composer: Composer::new(config.floors.clone(), config.own.clone()),
-        leases: LeasePools { v4: pools.leases, v6: pools.leases_v6(), key: instance.lease_key },
+        leases: LeasePools {
+            v4: pools.leases,
+            v6: pools.leases_v6(),
+            key: instance.lease_key,
+        },
         states: StateDir::open(&config.run_dir).map_err(files("making", &config.run_dir))?,
         pools,
         book,
     }));
-    let posture = Arc::new(Posture::new(enforcer.clone(), journal, opening, notes(&enforcer)));
+    let posture = Arc::new(Posture::new(
+        enforcer.clone(),
+        journal,
+        opening,
+        notes(&enforcer),
+    ));
     uplink_is_meant(&config, &posture)?;
     let floors = Floors::begin(&registry, &posture)?;
     let doors = Doors::open(enforcer.ns(), enforcer.config().ports)?;
     let queue = queue(&enforcer)?;
     let monitor = Monitor::open(&enforcer)?;
     let others = config.control_users != crate::config::ControlUsers::default();
-    let control = server::bind(&config.control, others).map_err(files("binding", &config.control))?;
+    let control =
+        server::bind(&config.control, others).map_err(files("binding", &config.control))?;
     let selftest = Arc::new(Selftest::new(registry.clone(), enforcer.clone()));
     let verbs = Arc::new(Verbs {
         ctx: ctx.clone(),
@@ -89,7 +103,23 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         users: config.control_users.clone(),
         selftest,
     });
-    Ok(Appliance { config, ctx, enforcer, registry, posture, verbs, doors, queue, monitor, follower, view, fixed, control, floors, lock })
+    Ok(Appliance {
+        config,
+        ctx,
+        enforcer,
+        registry,
+        posture,
+        verbs,
+        doors,
+        queue,
+        monitor,
+        follower,
+        view,
+        fixed,
+        control,
+        floors,
+        lock,
+    })
 }
 
 fn files(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BuildError {
@@ -99,9 +129,19 @@ fn files(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BuildError
 
 /// One gateway for each state directory.
 pub fn lock(state_dir: &Path) -> Result<File, BuildError> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(state_dir).map_err(files("making", state_dir))?;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(state_dir)
+        .map_err(files("making", state_dir))?;
     let path = state_dir.join("lock");
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path).map_err(files("opening", &path))?;
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(files("opening", &path))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(BuildError::Locked(state_dir.to_owned())),
@@ -116,12 +156,20 @@ pub fn instance(config: &GatewayConfig) -> Result<Instance, BuildError> {
 
 /// The pools in use.
 pub fn pools(config: &GatewayConfig, instance: &Instance) -> Pools {
-    Pools { sandboxes: config.pools.sandboxes, leases: config.pools.leases, ula: config.pools.ula.unwrap_or(instance.ula) }
+    Pools {
+        sandboxes: config.pools.sandboxes,
+        leases: config.pools.leases,
+        ula: config.pools.ula.unwrap_or(instance.ula),
+    }
 }
 
 /// Settings of the kernel part.
 pub fn kernel(config: &GatewayConfig, pools: &Pools) -> kernel::Config {
-    kernel::Config { name: config.namespace.clone(), ..kernel::Config::new(pools.service_v4(), pools.service_v6()) }
+    kernel::Config {
+        name: config.namespace.clone(),
+        limits: config.floods,
+        ..kernel::Config::new(pools.service_v4(), pools.service_v6())
+    }
 }
 
 fn own_namespace() -> Result<std::os::fd::OwnedFd, BuildError> {
@@ -132,7 +180,8 @@ fn own_namespace() -> Result<std::os::fd::OwnedFd, BuildError> {
 fn resolver(config: &GatewayConfig) -> Result<Resolver, BuildError> {
     match &config.resolvers {
         Resolvers::Fixed(upstreams) => Ok(Resolver::new(upstreams.clone())),
-        Resolvers::System => Resolver::system(Path::new(RESOLV_CONF)).map_err(files("reading", Path::new(RESOLV_CONF))),
+        Resolvers::System => Resolver::system(Path::new(RESOLV_CONF))
+            .map_err(files("reading", Path::new(RESOLV_CONF))),
     }
 }
 
@@ -141,7 +190,12 @@ fn queue(enforcer: &Enforcer) -> Result<Option<SynReader>, BuildError> {
         QueueKind::None => Ok(None),
         QueueKind::Native(number) | QueueKind::Compat(number) => {
             let queue = Queue::open(enforcer.ns(), number, QUEUE_LENGTH)?;
-            Ok(Some(SynReader::new(queue).map_err(|source| BuildError::Files { act: "waiting for the queue".to_owned(), source })?))
+            Ok(Some(SynReader::new(queue).map_err(|source| {
+                BuildError::Files {
+                    act: "waiting for the queue".to_owned(),
+                    source,
+                }
+            })?))
         }
     }
 }
@@ -149,21 +203,30 @@ fn queue(enforcer: &Enforcer) -> Result<Option<SynReader>, BuildError> {
 fn notes(enforcer: &Enforcer) -> Vec<String> {
     let mut notes = Vec::new();
     if enforcer.queue() == QueueKind::None {
-        notes.push("this kernel has no packet queue: connects are accepted first and reset on failure".to_owned());
+        notes.push(
+            "this kernel has no packet queue: connects are accepted first and reset on failure"
+                .to_owned(),
+        );
     }
     if !enforcer.can_steer() {
-        notes.push("packet steering cannot be set here: very few connects may be reset under load".to_owned());
+        notes.push(
+            "packet steering cannot be set here: very few connects may be reset under load"
+                .to_owned(),
+        );
     }
     notes
 }
 
 /// A namespace that is not the machine's is usually a container's by mistake; its neighbours are not the machine's.
 fn uplink_is_meant(config: &GatewayConfig, posture: &Posture) -> Result<(), BuildError> {
-    let read = |source| KernelError::Io { act: "reading the identity of the uplink namespace".to_owned(), source };
+    let read = |source| KernelError::Io {
+        act: "reading the identity of the uplink namespace".to_owned(),
+        source,
+    };
     let here = NsId::current().map_err(read)?;
     if config.uplink == Uplink::Host && NsId::of_init().map_err(read)? != here {
         let text = "the gateway is not in the machine's network namespace";
-        posture.hold(Cause::new(text, "start it with host networking, or write `gateway.uplink: this` if this namespace is meant"));
+        posture.hold("namespace", Cause::new(text, "start it with host networking, or write `gateway.uplink: this` if this namespace is meant"));
     }
     Ok(())
 }

@@ -66,10 +66,14 @@ impl BuildError {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Locked(_) => "stop it, or give this one its own `gateway.state_dir`, `gateway.run_dir` and `gateway.namespace`",
+            Self::Locked(_) => {
+                "stop it, or give this one its own `gateway.state_dir`, `gateway.run_dir` and `gateway.namespace`"
+            }
             Self::Files { .. } => "the gateway needs its state and run directories, and root",
             Self::Journal(_) => "`sallyport record verify` says what is wrong with the journal",
-            Self::Kernel(_) => "the gateway needs root (or CAP_NET_ADMIN and CAP_SYS_ADMIN) and nf_tables in the kernel",
+            Self::Kernel(_) => {
+                "the gateway needs root (or CAP_NET_ADMIN and CAP_SYS_ADMIN) and nf_tables in the kernel"
+            }
             Self::Adopt(_) => "sallyport doctor",
         }
     }
@@ -97,12 +101,17 @@ pub struct Appliance {
 
 impl std::fmt::Debug for Appliance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Appliance").field("namespace", &self.config.namespace).finish_non_exhaustive()
+        f.debug_struct("Appliance")
+            .field("namespace", &self.config.namespace)
+            .finish_non_exhaustive()
     }
 }
 
 /// Builds a gateway and runs it until `shutdown` is ready.
-pub async fn run(config: GatewayConfig, shutdown: impl Future<Output = ()>) -> Result<(), BuildError> {
+pub async fn run(
+    config: GatewayConfig,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), BuildError> {
     build(config)?.run(shutdown).await;
     Ok(())
 }
@@ -114,7 +123,11 @@ pub fn uninstall(config: &GatewayConfig) -> Result<(), BuildError> {
     Enforcer::open(build::kernel(config, &pools))?.remove()?;
     let files = |act: String| move |source| BuildError::Files { act, source };
     for path in [config.run_dir.join("networks"), config.control.clone()] {
-        let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+        let removed = if path.is_dir() {
+            std::fs::remove_dir_all(&path)
+        } else {
+            std::fs::remove_file(&path)
+        };
         match removed {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(files(format!("removing {}", path.display()))(error));
@@ -139,19 +152,35 @@ impl Appliance {
 
     /// Runs until `shutdown` is ready, then stops cleanly.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Self { config, ctx, enforcer, registry, posture, verbs, doors, queue, monitor, follower, view, fixed, control, floors, lock } =
-            self;
+        let Self {
+            config,
+            ctx,
+            enforcer,
+            registry,
+            posture,
+            verbs,
+            doors,
+            queue,
+            monitor,
+            follower,
+            view,
+            fixed,
+            control,
+            floors,
+            lock,
+        } = self;
         let tasks = ctx.tasks.clone();
-        tasks.spawn("journal", ctx.journal.clone().keep());
+        tasks.keep("journal", ctx.journal.clone().keep());
         tend::resolvers(&ctx, &config);
         tend::uplink(&ctx, &posture, follower);
-        tasks.spawn("address book", book::follow(fixed, view, ctx.resolver.nat64(), registry.clone()));
+        tasks.keep("address book", book::follow(fixed, view, ctx.resolver.nat64(), registry.clone()));
         tend::monitor(&ctx, &posture, monitor);
+        tend::fallen(&ctx, &posture);
         serve(&ctx, &registry, doors, queue);
-        tasks.spawn("housekeeping", tend::house(registry.clone(), posture.clone(), floors));
+        tasks.keep("housekeeping", tend::house(registry.clone(), posture.clone(), floors));
         let probe = verbs.selftest.clone();
-        tasks.spawn("posture", posture.clone().keep(registry.clone(), Arc::new(move || probe.quick())));
-        tasks.spawn("control", server::serve(verbs, control));
+        tasks.keep("posture", posture.clone().keep(registry.clone(), Arc::new(move || probe.quick())));
+        tasks.keep("control", server::serve(verbs, control));
         tracing::info!(control = %config.control.display(), namespace = %config.namespace, "the gateway runs");
         shutdown.await;
         stop(&config, &ctx, &registry, &posture, &enforcer).await;
@@ -176,22 +205,34 @@ fn serve(ctx: &Context, registry: &Arc<Registry>, doors: Doors, queue: Option<Sy
         service_v6: registry.pools().service_v6(),
         paces: crate::resolve::leases::Paces::default(),
     };
-    let sockets: std::io::Result<Vec<DnsSocket>> = doors.dns_udp.into_iter().map(DnsSocket::new).collect();
-    let served = sockets.and_then(|sockets| crate::listen::dns::serve_dns(ctx, settings, sockets, doors.dns_tcp.into()));
+    let sockets: std::io::Result<Vec<DnsSocket>> =
+        doors.dns_udp.into_iter().map(DnsSocket::new).collect();
+    let served = sockets.and_then(|sockets| {
+        crate::listen::dns::serve_dns(ctx, settings, sockets, doors.dns_tcp.into())
+    });
     if let Err(error) = served {
         // Without DNS names cannot be leased; nothing opens that was closed.
         tracing::error!(%error, "the DNS door could not be opened");
+        ctx.tasks.fell("dns");
     }
 }
 
 /// Doors first, then flows with their last records, then tasks, then the journal.
-async fn stop(config: &GatewayConfig, ctx: &Context, registry: &Arc<Registry>, posture: &Arc<Posture>, enforcer: &Enforcer) {
+async fn stop(
+    config: &GatewayConfig,
+    ctx: &Context,
+    registry: &Arc<Registry>,
+    posture: &Arc<Posture>,
+    enforcer: &Enforcer,
+) {
     let sealing = posture.clone();
     let sealed = tokio::task::spawn_blocking(move || {
-        sealing.hold(crate::posture::Cause::new("the gateway is stopping", "start it again"));
+        sealing.hold("stop", crate::posture::Cause::stopping());
     });
     if sealed.await.is_err() {
-        tracing::error!("sealing at the end failed; the kernel keeps the rules it has, and nothing answers them");
+        tracing::error!(
+            "sealing at the end failed; the kernel keeps the rules it has, and nothing answers them"
+        );
     }
     let networks = ctx.networks.all();
     for network in &networks {

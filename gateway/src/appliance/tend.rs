@@ -16,11 +16,14 @@ use crate::posture::{Cause, Posture};
 use crate::uplink::follow::Follower;
 
 /// Budgets used are written down this often: what a crash may forget.
+const FLOORS: &str = "floors";
 const PERSIST: Duration = Duration::from_secs(1);
 /// NAT64 prefixes are learnt again this often (RFC 7050 says at least when the TTL ends; networks change seldom).
-const NAT64: Duration = Duration::from_secs(300);
+const NAT64: Duration = Duration::from_mins(5);
 /// Live flows are decided again for this long after something changed: as long as a dial may take.
 const SWEEP: Duration = Duration::from_secs(35);
+/// Every so many seconds each sandbox's namespace is looked into; a look costs a millisecond a sandbox.
+const STRANGERS: u32 = 10;
 
 /// Follows the resolvers, and learns NAT64 prefixes through them.
 pub fn resolvers(ctx: &Context, config: &GatewayConfig) {
@@ -28,10 +31,13 @@ pub fn resolvers(ctx: &Context, config: &GatewayConfig) {
         ctx.resolver.follow_system(RESOLV_CONF.into(), &ctx.tasks);
     }
     let resolver = ctx.resolver.clone();
-    ctx.tasks.spawn("nat64", async move {
+    ctx.tasks.keep("nat64", async move {
         loop {
             if let Err(error) = resolver.learn_nat64().await {
-                tracing::debug!(error = &error as &dyn std::error::Error, "learning NAT64 prefixes failed");
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "learning NAT64 prefixes failed"
+                );
             }
             tokio::time::sleep(NAT64).await;
         }
@@ -44,7 +50,7 @@ pub fn uplink(ctx: &Context, posture: &Arc<Posture>, follower: Follower) {
     ctx.tasks.spawn("uplink", async move {
         if let Err(error) = follower.run().await {
             let text = format!("the uplink can no longer be followed: {}", crate::control::problems::chain(&error));
-            hold(posture, Cause::new(text, "restart the gateway")).await;
+            hold(posture, "uplink", Cause::new(text, "restart the gateway")).await;
         }
     });
 }
@@ -55,7 +61,20 @@ pub fn monitor(ctx: &Context, posture: &Arc<Posture>, monitor: Monitor) {
     ctx.tasks.spawn("monitor", async move {
         let Err(error) = watch(&monitor, &posture).await;
         let text = format!("changes of the gateway namespace can no longer be watched: {error}");
-        hold(posture, Cause::new(text, "restart the gateway")).await;
+        hold(posture, "monitor", Cause::new(text, "restart the gateway")).await;
+    });
+}
+
+/// Seals for good when something that must run ends: a door that nobody serves, a watcher that sees nothing.
+pub fn fallen(ctx: &Context, posture: &Arc<Posture>) {
+    let (mut fallen, posture) = (ctx.tasks.fallen(), posture.clone());
+    ctx.tasks.spawn("fallen tasks", async move {
+        let name = match fallen.wait_for(Option::is_some).await {
+            Ok(name) => name.unwrap_or_default(),
+            Err(_) => return,
+        };
+        let text = format!("a part of the gateway has ended: {name}");
+        hold(posture, "tasks", Cause::new(text, "restart the gateway, and report what its log says")).await;
     });
 }
 
@@ -67,9 +86,9 @@ async fn watch(monitor: &Monitor, posture: &Posture) -> io::Result<std::convert:
     }
 }
 
-async fn hold(posture: Arc<Posture>, cause: Cause) {
+async fn hold(posture: Arc<Posture>, holder: &'static str, cause: Cause) {
     // Sealing blocks for milliseconds; if the runtime is ending there is nothing left to seal.
-    let _ = tokio::task::spawn_blocking(move || posture.hold(cause)).await;
+    let _ = tokio::task::spawn_blocking(move || posture.hold(holder, cause)).await;
 }
 
 /// Floors: read at the start, looked at again each second; networks of before wait for them.
@@ -82,12 +101,15 @@ pub struct Floors {
 impl Floors {
     /// Reads the floors and adopts networks of before; with a broken floor both wait, sealed.
     pub fn begin(registry: &Registry, posture: &Posture) -> Result<Self, BuildError> {
-        let mut floors = Self { adopted: false, broken: false };
+        let mut floors = Self {
+            adopted: false,
+            broken: false,
+        };
         match registry.reload_floors() {
             Ok(_) => floors.adopt(registry)?,
             Err(error) => {
                 floors.broken = true;
-                posture.hold(Cause::new(crate::control::problems::chain(&error), error.hint()));
+                posture.hold(FLOORS, Cause::new(crate::control::problems::chain(&error), error.hint()));
             }
         }
         Ok(floors)
@@ -107,7 +129,7 @@ impl Floors {
         match registry.reload_floors() {
             Err(error) => {
                 if !std::mem::replace(&mut self.broken, true) {
-                    posture.hold(Cause::new(crate::control::problems::chain(&error), error.hint()));
+                    posture.hold(FLOORS, Cause::new(crate::control::problems::chain(&error), error.hint()));
                 }
                 false
             }
@@ -118,11 +140,14 @@ impl Floors {
                 if !self.adopted
                     && let Err(error) = self.adopt(registry)
                 {
-                    tracing::error!(error = &error as &dyn std::error::Error, "networks of an earlier gateway could not be adopted");
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        "networks of an earlier gateway could not be adopted"
+                    );
                     return false;
                 }
                 if std::mem::take(&mut self.broken) {
-                    posture.release();
+                    posture.release(FLOORS);
                 }
                 changed
             }
@@ -130,25 +155,32 @@ impl Floors {
     }
 }
 
-/// Each second: budgets, floors, and flows that were being opened while something changed.
+/// Each second: budgets, floors, and flows that were being opened while something changed; now and then, whether a
+/// sandbox got a second network.
 pub async fn house(registry: Arc<Registry>, posture: Arc<Posture>, mut floors: Floors) {
     let mut tick = tokio::time::interval(PERSIST);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut sweeping_until = Instant::now();
     let mut book = registry.book();
-    loop {
+    for count in 0_u32.. {
         tick.tick().await;
         let (registry_, posture_) = (registry.clone(), posture.clone());
         let sweep = Instant::now() < sweeping_until;
+        let strangers = count % STRANGERS == STRANGERS - 1;
         let work = tokio::task::spawn_blocking(move || {
             registry_.persist();
             let changed = floors.look(&registry_, &posture_);
             if sweep {
                 registry_.sweep();
             }
+            if strangers {
+                registry_.evict_strangers();
+            }
             (floors, changed)
         });
-        let Ok((back, changed)) = work.await else { return };
+        let Ok((back, changed)) = work.await else {
+            return;
+        };
         floors = back;
         let now = registry.book();
         if changed || !Arc::ptr_eq(&now, &book) {

@@ -99,6 +99,11 @@ pub static GATEWAY: Shape = Shape {
             "Folder of policies, WORKSPACE.yaml each, that narrow the networks of one workspace.",
         ),
         field(
+            "floods",
+            Kind::Object(&FLOODS),
+            "What one sandbox may start a second before its packets are dropped, whatever its policy's limits say.",
+        ),
+        field(
             "own_listeners",
             Kind::Object(&OWN),
             "Sallyport's own ports and names, which no policy opens.",
@@ -110,6 +115,21 @@ pub static GATEWAY: Shape = Shape {
         ),
     ],
     bonds: &[],
+};
+
+static FLOODS: Shape = Shape {
+    what: "floods",
+    fields: &[
+        field("connects", PER_SECOND, "New TCP connections. Default 2000."),
+        field("questions", PER_SECOND, "DNS questions over UDP. Default 5000."),
+    ],
+    bonds: &[],
+};
+
+// The kernel counts tokens in nanoseconds of a 64-bit clock; more than this no single sender reaches.
+const PER_SECOND: Kind = Kind::Whole {
+    min: 1,
+    max: 10_000_000,
 };
 
 static USERS: Shape = Shape {

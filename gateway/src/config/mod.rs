@@ -90,6 +90,8 @@ pub struct GatewayConfig {
     pub floors: FloorFiles,
     /// Users of the control socket.
     pub control_users: ControlUsers,
+    /// What one sandbox may start a second before the kernel drops its packets.
+    pub floods: netpolicy::ruleset::Limits,
     /// Sallyport's own listeners.
     pub own: OwnListeners,
     /// The journal.
@@ -117,6 +119,7 @@ impl Default for GatewayConfig {
             uplink: Uplink::Host,
             floors: FloorFiles::default(),
             control_users: ControlUsers::default(),
+            floods: netpolicy::ruleset::Limits::default(),
             own: OwnListeners::default(),
             journal: JournalConfig::under(&state_dir),
             state_dir,

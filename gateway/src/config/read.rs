@@ -55,6 +55,7 @@ pub fn config(section: &Node, mistakes: &mut Mistakes) -> GatewayConfig {
         control_users: section
             .field("control_users")
             .map_or_else(ControlUsers::default, |node| users(node, mistakes)),
+        floods: floods(section.field("floods")),
         own: netpolicy::decide::OwnListeners {
             ports: own(section, "ports")
                 .iter()
@@ -67,6 +68,19 @@ pub fn config(section: &Node, mistakes: &mut Mistakes) -> GatewayConfig {
         },
         state_dir,
         run_dir,
+    }
+}
+
+fn floods(node: Option<&Node>) -> netpolicy::ruleset::Limits {
+    let defaults = netpolicy::ruleset::Limits::default();
+    let rate = |key: &str| {
+        node.and_then(|floods| floods.field(key))
+            .and_then(whole)
+            .and_then(|n| u32::try_from(n).ok())
+    };
+    netpolicy::ruleset::Limits {
+        connects: rate("connects").unwrap_or(defaults.connects),
+        questions: rate("questions").unwrap_or(defaults.questions),
     }
 }
 
@@ -247,16 +261,14 @@ fn uid(node: &Node, mistakes: &mut Mistakes) -> Option<u32> {
         return u32::try_from(number).ok();
     }
     let name = text(node)?;
-    match nix::unistd::User::from_name(name) {
-        Ok(Some(user)) => Some(user.uid.as_raw()),
-        Ok(None) | Err(_) => {
-            mistakes.add(
-                &node.at,
-                format!("this machine has no user {}", node.what()),
-            );
-            None
-        }
+    if let Ok(Some(user)) = nix::unistd::User::from_name(name) {
+        return Some(user.uid.as_raw());
     }
+    mistakes.add(
+        &node.at,
+        format!("this machine has no user {}", node.what()),
+    );
+    None
 }
 
 fn journal(node: Option<&Node>, mut journal: JournalConfig) -> JournalConfig {

@@ -31,6 +31,11 @@ pub struct Peer {
     pub uid: u32,
 }
 
+/// Root, or the user that the gateway runs as: may do everything anyway.
+pub fn is_ours(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
+}
+
 /// Whether a peer may use a verb. Root and the gateway's own user may do everything.
 pub fn may(users: &ControlUsers, peer: Peer, group: Group) -> bool {
     let listed = match group {
@@ -38,5 +43,5 @@ pub fn may(users: &ControlUsers, peer: Peer, group: Group) -> bool {
         Group::Attach => &users.attach,
         Group::Operate => &users.operate,
     };
-    peer.uid == 0 || peer.uid == rustix::process::geteuid().as_raw() || listed.contains(&peer.uid)
+    is_ours(peer.uid) || listed.contains(&peer.uid)
 }

@@ -38,7 +38,7 @@ pub enum PolicySource {
         file: String,
         /// The whole text.
         text: String,
-        /// Hosts of the set `packages`, read from the image's own settings, if the policy uses it.
+        /// Host names of the set `packages`, read from the image's own settings, if the policy uses it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         packages: Option<Vec<String>>,
     },

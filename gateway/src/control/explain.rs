@@ -25,12 +25,24 @@ fn question(request: &ExplainRequest) -> Result<Question, Problem> {
         None => (text, None, None),
     };
     let wrong = |why: String| {
-        Problem::new(400, "bad_request", format!("{text:?} is no destination: {why}"))
-            .hint("write host:port, ip:port, [ipv6]:port or a URL")
+        Problem::new(
+            400,
+            "bad_request",
+            format!("{text:?} is no destination: {why}"),
+        )
+        .hint("write host:port, ip:port, [ipv6]:port or a URL")
     };
-    let Authority { host, port } = Authority::parse(authority.as_bytes()).map_err(|e| wrong(e.to_string()))?;
-    let port = port.or(default).ok_or_else(|| wrong("it has no port".to_owned()))?;
-    let sni = request.sni.as_deref().map(Name::parse).transpose().map_err(|e| wrong(format!("the server name is none: {e}")))?;
+    let Authority { host, port } =
+        Authority::parse(authority.as_bytes()).map_err(|e| wrong(e.to_string()))?;
+    let port = port
+        .or(default)
+        .ok_or_else(|| wrong("it has no port".to_owned()))?;
+    let sni = request
+        .sni
+        .as_deref()
+        .map(Name::parse)
+        .transpose()
+        .map_err(|e| wrong(format!("the server name is none: {e}")))?;
     let is_name = matches!(host, Host::Name(_));
     Ok(Question {
         sni,
@@ -45,7 +57,11 @@ fn split_url(text: &str) -> Option<(&str, &str, String)> {
     let (scheme, rest) = text.split_once("://")?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(end);
-    let path = tail.split(['?', '#']).next().filter(|path| !path.is_empty()).unwrap_or("/");
+    let path = tail
+        .split(['?', '#'])
+        .next()
+        .filter(|path| !path.is_empty())
+        .unwrap_or("/");
     Some((scheme, authority, path.to_owned()))
 }
 
@@ -76,11 +92,24 @@ mod tests {
 
     #[test]
     fn destinations_are_read_strictly_and_urls_give_port_and_path() {
-        for text in ["example.com", "example.com:0", "user@example.com:443", "0x7f.1:80", "::1:80", "ftp://example.com", "", "https://", "a b:80"] {
+        for text in [
+            "example.com",
+            "example.com:0",
+            "user@example.com:443",
+            "0x7f.1:80",
+            "::1:80",
+            "ftp://example.com",
+            "",
+            "https://",
+            "a b:80",
+        ] {
             assert_eq!(asked(text).unwrap_err().status, 400, "{text:?}");
         }
         assert_eq!(asked("example.com:8443").unwrap().port, 8443);
-        assert_eq!(asked("[2001:db8::1]:80").unwrap().to, Host::Address("2001:db8::1".parse().unwrap()));
+        assert_eq!(
+            asked("[2001:db8::1]:80").unwrap().to,
+            Host::Address("2001:db8::1".parse().unwrap())
+        );
         let url = asked("https://example.com/a/b?c=d#e").unwrap();
         assert_eq!((url.port, url.path.as_deref()), (443, Some("/a/b")));
         assert_eq!(asked("http://example.com").unwrap().port, 80);

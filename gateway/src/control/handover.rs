@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
+use super::access::is_ours;
 use super::descriptor::{Carrier, Received};
 
 /// A broker that does not take a connection in this time is stuck; the sandbox sees a reset.
@@ -35,11 +36,20 @@ pub struct Handover {
 }
 
 /// Hands a connection over.
-pub async fn hand_over(broker: &Path, whose: &Handover, connection: OwnedFd) -> io::Result<()> {
+///
+/// The socket must be served by the user who attached the network. A path can be exchanged after it was checked, and
+/// the gateway reaches sockets that this user cannot; so it is the listener that is asked, and told nothing before.
+pub async fn hand_over((broker, owner): (&Path, u32), whose: &Handover, connection: OwnedFd) -> io::Result<()> {
     let mut line = serde_json::to_vec(whose)?;
     line.push(b'\n');
     let work = async {
-        let mut carrier = Carrier::sending(UnixStream::connect(broker).await?, Some(connection));
+        let stream = UnixStream::connect(broker).await?;
+        let served_by = stream.peer_cred()?.uid();
+        if !is_ours(owner) && served_by != owner {
+            let text = format!("uid {owner} attached the network, uid {served_by} serves the socket");
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+        }
+        let mut carrier = Carrier::sending(stream, Some(connection));
         carrier.write_all(&line).await?;
         carrier.shutdown().await
     };
@@ -63,5 +73,34 @@ pub async fn receive(stream: UnixStream) -> io::Result<(Handover, OwnedFd)> {
             io::ErrorKind::InvalidData,
             "a handover brings exactly one descriptor",
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection() -> OwnedFd {
+        std::os::unix::net::UnixStream::pair().unwrap().0.into()
+    }
+
+    #[tokio::test]
+    async fn only_a_socket_of_the_user_who_attached_is_told_anything() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("broker.sock");
+        let listener = tokio::net::UnixListener::bind(&path).unwrap();
+        let whose =
+            Handover { network: "n1".parse().unwrap(), run: None, source: ([198, 18, 0, 9], 4000).into() };
+        // the path leads to a socket of root: served by this process, named by somebody else
+        let refused = hand_over((&path, 61_000), &whose, connection()).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        let (mut told, _) = listener.accept().await.unwrap();
+        let mut all = Vec::new();
+        told.read_to_end(&mut all).await.unwrap();
+        assert_eq!(all, b"");
+        let own = rustix::process::geteuid().as_raw();
+        hand_over((&path, own), &whose, connection()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        assert_eq!(receive(stream).await.unwrap().0, whose);
     }
 }

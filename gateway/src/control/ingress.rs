@@ -15,7 +15,9 @@ use hyper::body::Incoming;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper::{Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
-use netpolicy::decide::{Connect, Denial, Destination, Direction, Ground, Heard, Intent, decide_connect};
+use netpolicy::decide::{
+    Connect, Denial, Destination, Direction, Ground, Heard, Intent, decide_connect,
+};
 use netpolicy::ids::NetworkId;
 use netpolicy::policy::Protocol;
 use netpolicy::reason::Reason;
@@ -40,24 +42,53 @@ const DIAL: Duration = Duration::from_secs(10);
 const BUFFER: usize = 32 << 10;
 
 /// Decides, dials, records; the reply turns the connection into the stream.
-pub async fn open(verbs: &Arc<Verbs>, id: &NetworkId, mut request: Request<Incoming>) -> Result<Response<Body>, Problem> {
-    let asked = request.headers().get(header::UPGRADE).is_some_and(|value| value == "stream");
+pub async fn open(
+    verbs: &Arc<Verbs>,
+    id: &NetworkId,
+    mut request: Request<Incoming>,
+) -> Result<Response<Body>, Problem> {
+    let asked = request
+        .headers()
+        .get(header::UPGRADE)
+        .is_some_and(|value| value == "stream");
     if !asked {
-        return Err(Problem::new(426, "bad_request", "this verb turns the connection into a stream").hint("send `Upgrade: stream`"));
+        return Err(Problem::new(
+            426,
+            "bad_request",
+            "this verb turns the connection into a stream",
+        )
+        .hint("send `Upgrade: stream`"));
     }
     let upgrade = hyper::upgrade::on(&mut request);
     let wanted: IngressRequest = read(request).await?;
-    let network = verbs.ctx.networks.by_id(id).ok_or_else(|| problems::unknown(id))?;
+    let network = verbs
+        .ctx
+        .networks
+        .by_id(id)
+        .ok_or_else(|| problems::unknown(id))?;
     let way = Way::new(verbs, &network, wanted);
     let slot = way.admit()?;
     let ground = way.decide()?;
     let (stream, guard) = way.dial(ground).await?;
-    let (tasks, way_in) = (verbs.ctx.tasks.clone(), WayIn { ctx: verbs.ctx.clone(), network, guard, slot });
+    let (tasks, way_in) = (
+        verbs.ctx.tasks.clone(),
+        WayIn {
+            ctx: verbs.ctx.clone(),
+            network,
+            guard,
+            slot,
+        },
+    );
     tasks.spawn("ingress", way_in.relay(stream, upgrade));
     let mut response = Response::new(Empty::new().boxed_unsync());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("upgrade"));
-    response.headers_mut().insert(header::UPGRADE, header::HeaderValue::from_static("stream"));
+    response.headers_mut().insert(
+        header::CONNECTION,
+        header::HeaderValue::from_static("upgrade"),
+    );
+    response
+        .headers_mut()
+        .insert(header::UPGRADE, header::HeaderValue::from_static("stream"));
     Ok(response)
 }
 
@@ -77,16 +108,34 @@ impl<'a> Way<'a> {
         } else {
             (IpAddr::V4(pools.service_v4()), IpAddr::V4(network.v4))
         };
-        let to = Destination::Address { address, bound: Vec::new(), heard: Heard::NotYet };
-        let intent = Intent { direction: Direction::Ingress, protocol: Protocol::Tcp, port: wanted.port, to };
-        Self { verbs, network, service, to: (address, wanted.port).into(), intent }
+        let to = Destination::Address {
+            address,
+            bound: Vec::new(),
+            heard: Heard::NotYet,
+        };
+        let intent = Intent {
+            direction: Direction::Ingress,
+            protocol: Protocol::Tcp,
+            port: wanted.port,
+            to,
+        };
+        Self {
+            verbs,
+            network,
+            service,
+            to: (address, wanted.port).into(),
+            intent,
+        }
     }
 
     fn admit(&self) -> Result<FlowSlot, Problem> {
         if !*self.verbs.ctx.open.borrow() {
             return Err(problems::sealed(&self.verbs.posture.view()));
         }
-        self.network.ledger.admit(&self.verbs.ctx.ceilings).map_err(|reason| self.deny(&plain(reason)))
+        self.network
+            .ledger
+            .admit(&self.verbs.ctx.ceilings)
+            .map_err(|reason| self.deny(&plain(reason)))
     }
 
     fn decide(&self) -> Result<Ground, Problem> {
@@ -94,7 +143,9 @@ impl<'a> Way<'a> {
             Connect::Dial(permit) => Ok(permit.into_ground()),
             Connect::Deny(denial) => Err(self.deny(&denial)),
             // Nothing about a way in waits for a name.
-            Connect::LookUp(_) | Connect::Hear(_) => Err(self.deny(&plain(Reason::AddressNotAllowed))),
+            Connect::LookUp(_) | Connect::Hear(_) => {
+                Err(self.deny(&plain(Reason::AddressNotAllowed)))
+            }
         }
     }
 
@@ -106,7 +157,14 @@ impl<'a> Way<'a> {
                 _ => Reason::UpstreamUnreachable,
             };
             self.record(Entry::Failure(Box::new(self.denied(&plain(reason)))));
-            Problem::new(502, reason.code(), format!("the sandbox does not answer on port {}: {error}", self.to.port()))
+            Problem::new(
+                502,
+                reason.code(),
+                format!(
+                    "the sandbox does not answer on port {}: {error}",
+                    self.to.port()
+                ),
+            )
         })?;
         let source = stream.local_addr().unwrap_or((self.service, 0).into());
         let live = self.network.live.load();
@@ -129,7 +187,10 @@ impl<'a> Way<'a> {
             ground,
             opened_ms: now_ms(),
         });
-        let open = Open { flow: guard.flow.id, ..open };
+        let open = Open {
+            flow: guard.flow.id,
+            ..open
+        };
         let recorded = self.verbs.ctx.journal.append(Entry::Open(Box::new(open)));
         recorded.map_err(|e| Problem::new(503, "journal", problems::chain(&e)))?;
         Ok((stream, guard))
@@ -138,9 +199,13 @@ impl<'a> Way<'a> {
     async fn connect(&self) -> io::Result<TcpStream> {
         let (namespace, service, to) = (self.verbs.enforcer.clone(), self.service, self.to);
         let dialled = blocking(move || dial_in(namespace.ns(), service, to)).await;
-        let stream = dialled.map_err(io::Error::other)?.map_err(|e| io::Error::other(problems::chain(&e)))?;
+        let stream = dialled
+            .map_err(io::Error::other)?
+            .map_err(|e| io::Error::other(problems::chain(&e)))?;
         let stream = TcpStream::from_std(stream)?;
-        tokio::time::timeout(DIAL, stream.writable()).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        tokio::time::timeout(DIAL, stream.writable())
+            .await
+            .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
         match stream.take_error()? {
             Some(error) => Err(error),
             None => Ok(stream),
@@ -176,8 +241,15 @@ impl<'a> Way<'a> {
 
     fn deny(&self, denial: &Denial) -> Problem {
         self.record(Entry::Denial(Box::new(self.denied(denial))));
-        let problem = Problem::new(403, "denied", format!("{}: {}", denial.reason, denial.reason.help()));
-        problem.hint(format!("an `ingress` entry of the policy opens port {}", self.to.port()))
+        let problem = Problem::new(
+            403,
+            "denied",
+            format!("{}: {}", denial.reason, denial.reason.help()),
+        );
+        problem.hint(format!(
+            "an `ingress` entry of the policy opens port {}",
+            self.to.port()
+        ))
     }
 
     fn record(&self, entry: Entry) {
@@ -213,13 +285,19 @@ impl WayIn {
     }
 
     async fn converse(&self, mut inside: TcpStream, upgrade: OnUpgrade) -> &'static str {
-        let Ok(outside) = upgrade.await.map(TokioIo::<Upgraded>::new) else { return "reset" };
+        let Ok(outside) = upgrade.await.map(TokioIo::<Upgraded>::new) else {
+            return "reset";
+        };
         let (mut from_outside, mut to_outside) = tokio::io::split(outside);
         let (mut from_inside, mut to_inside) = inside.split();
         let flow = &self.guard.flow;
         let ledger = &self.network.ledger;
-        let up = copy(&mut from_inside, &mut to_outside, &flow.up, |bytes| ledger.upload(bytes));
-        let down = copy(&mut from_outside, &mut to_inside, &flow.down, |bytes| ledger.download(bytes));
+        let up = copy(&mut from_inside, &mut to_outside, &flow.up, |bytes| {
+            ledger.upload(bytes)
+        });
+        let down = copy(&mut from_outside, &mut to_inside, &flow.down, |bytes| {
+            ledger.download(bytes)
+        });
         match tokio::try_join!(up, down) {
             Ok(_) => "client_closed",
             Err(Stop::Broken) => "reset",

@@ -27,18 +27,25 @@ pub fn sealed(posture: &PostureView) -> Problem {
 
 /// There is no such network.
 pub fn unknown(id: &NetworkId) -> Problem {
-    Problem::new(404, "not_found", format!("there is no network {id}")).hint("`sallyport net ls` lists them")
+    Problem::new(404, "not_found", format!("there is no network {id}"))
+        .hint("`sallyport net ls` lists them")
 }
 
 /// A kernel act failed.
 pub fn kernel(error: &KernelError) -> Problem {
     match error {
-        KernelError::ForbiddenNamespace { .. } => Problem::new(403, "namespace_refused", error.to_string())
-            .hint("offer a namespace made for one sandbox"),
-        KernelError::OccupiedNamespace { .. } => Problem::new(409, "namespace_refused", error.to_string())
-            .hint("offer a namespace that has only `lo`"),
+        KernelError::ForbiddenNamespace { .. } => {
+            Problem::new(403, "namespace_refused", error.to_string())
+                .hint("offer a namespace made for one sandbox")
+        }
+        KernelError::OccupiedNamespace { .. } => {
+            Problem::new(409, "namespace_refused", error.to_string())
+                .hint("offer a namespace that has only `lo`")
+        }
         KernelError::Unusable(_) => Problem::new(400, "namespace_refused", error.to_string()),
-        KernelError::Io { .. } | KernelError::Mismatch(_) => Problem::new(500, "kernel", chain(error)).hint("sallyport doctor"),
+        KernelError::Io { .. } | KernelError::Mismatch(_) => {
+            Problem::new(500, "kernel", chain(error)).hint("sallyport doctor")
+        }
     }
 }
 
@@ -46,13 +53,17 @@ pub fn kernel(error: &KernelError) -> Problem {
 pub fn change(error: &ChangeError) -> Problem {
     match error {
         ChangeError::Unknown(id) => unknown(id),
-        ChangeError::Allot(AllotError::InUse(_)) => Problem::new(409, "conflict", error.to_string()).hint("choose another name, or detach it"),
-        ChangeError::Allot(AllotError::Full(_)) => {
-            Problem::new(503, "full", error.to_string()).hint("detach networks, or widen `gateway.pools.sandboxes`")
+        ChangeError::Allot(AllotError::InUse(_)) => {
+            Problem::new(409, "conflict", error.to_string())
+                .hint("choose another name, or detach it")
         }
+        ChangeError::Allot(AllotError::Full(_)) => Problem::new(503, "full", error.to_string())
+            .hint("detach networks, or widen `gateway.pools.sandboxes`"),
         ChangeError::Compose(error) => compose(error),
         ChangeError::Kernel(error) => kernel(error),
-        ChangeError::Record(_) => Problem::new(503, "journal", chain(error)).hint("free space for the journal"),
+        ChangeError::Record(_) => {
+            Problem::new(503, "journal", chain(error)).hint("free space for the journal")
+        }
         ChangeError::Allot(AllotError::Random) | ChangeError::State(_) | ChangeError::Leases(_) => {
             Problem::new(500, "internal", chain(error)).hint("sallyport doctor")
         }
@@ -62,14 +73,20 @@ pub fn change(error: &ChangeError) -> Problem {
 fn compose(error: &ComposeError) -> Problem {
     let problem = |code| Problem::new(422, code, error.to_string());
     match error {
-        ComposeError::Invalid(mistakes) => {
-            problem("policy_invalid").mistakes(mistakes.iter().map(ToString::to_string)).hint("sallyport policy check FILE")
+        ComposeError::Invalid(mistakes) => problem("policy_invalid")
+            .mistakes(mistakes.iter().map(ToString::to_string))
+            .hint("sallyport policy check FILE"),
+        ComposeError::UnknownPreset(_) => {
+            problem("policy_invalid").hint("`sallyport policy presets` lists them")
         }
-        ComposeError::UnknownPreset(_) => problem("policy_invalid").hint("`sallyport policy presets` lists them"),
-        ComposeError::NotEnforcedYet(_) => problem("not_enforced_yet").hint("remove the key; running without what it asks for would be a lie"),
-        ComposeError::NeedsPackages(_) => problem("policy_invalid").hint("name the image, so that its package managers' hosts can be read"),
+        ComposeError::NotEnforcedYet(_) => problem("not_enforced_yet")
+            .hint("remove the key; running without what it asks for would be a lie"),
+        ComposeError::NeedsPackages(_) => problem("policy_invalid").hint(
+            "only `sallyport run` has an image to read them from; here, name the hosts under `allow`",
+        ),
         ComposeError::WorkspaceName => Problem::new(400, "bad_request", error.to_string()),
-        ComposeError::NoFloors => Problem::new(503, "sealed", error.to_string()).hint("`sallyport doctor` names the floor"),
+        ComposeError::NoFloors => Problem::new(503, "sealed", error.to_string())
+            .hint("`sallyport doctor` names the floor"),
     }
 }
 

@@ -24,12 +24,22 @@ const MOST_BYTES: usize = 6 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Answers one request.
-pub async fn route(verbs: &Arc<Verbs>, peer: Peer, received: Received, request: Request<Incoming>) -> Result<Response<Body>, Problem> {
+pub async fn route(
+    verbs: &Arc<Verbs>,
+    peer: Peer,
+    received: Received,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Problem> {
     let path = request.uri().path().to_owned();
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     let allow = |group: Group| {
-        if may(verbs.users(), peer, group) { Ok(()) } else { Err(not_allowed(group)) }
+        if may(verbs.users(), peer, group) {
+            Ok(())
+        } else {
+            Err(not_allowed(group))
+        }
     };
+    let own = |id: &str| network(id).and_then(|id| verbs.owned(&id, peer).map(|()| id));
     if !matches!((request.method(), segments.as_slice(), &received), (_, _, Received::Nothing) | (&Method::POST, ["v1", "networks"], _)) {
         return Err(Problem::new(400, "bad_request", "a descriptor came with a request that takes none"));
     }
@@ -41,21 +51,21 @@ pub async fn route(verbs: &Arc<Verbs>, peer: Peer, received: Received, request: 
         }
         ("DELETE", ["v1", "networks", id]) => {
             allow(Group::Attach)?;
-            json(&verbs.detach(network(id)?).await?)
+            json(&verbs.detach(own(id)?).await?)
         }
         ("PUT", ["v1", "networks", id, "policy"]) => {
             allow(Group::Attach)?;
-            let id = network(id)?;
+            let id = own(id)?;
             json(&verbs.replace(id, read(request).await?).await?)
         }
         ("POST", ["v1", "networks", id, "ingress"]) => {
             allow(Group::Attach)?;
-            ingress::open(verbs, &network(id)?, request).await
+            ingress::open(verbs, &own(id)?, request).await
         }
         ("POST", ["v1", "networks", id, "explain"]) => {
             allow(Group::Observe)?;
             let id = network(id)?;
-            json(&verbs.explain(&id, &read(request).await?).await?)
+            json(&verbs.explain(&id, &read(request).await?)?)
         }
         ("POST", ["v1", "own"]) => {
             allow(Group::Observe)?;
@@ -69,11 +79,19 @@ pub async fn route(verbs: &Arc<Verbs>, peer: Peer, received: Received, request: 
             allow(Group::Observe)?;
             look(verbs, segments, request.uri().query().unwrap_or_default()).await
         }
-        _ => Err(Problem::new(404, "not_found", format!("there is no {} {path:?}", request.method()))),
+        _ => Err(Problem::new(
+            404,
+            "not_found",
+            format!("there is no {} {path:?}", request.method()),
+        )),
     }
 }
 
-async fn look(verbs: &Arc<Verbs>, segments: &[&str], query: &str) -> Result<Response<Body>, Problem> {
+async fn look(
+    verbs: &Arc<Verbs>,
+    segments: &[&str],
+    query: &str,
+) -> Result<Response<Body>, Problem> {
     match segments {
         ["v1", "health"] => json(&verbs.health()),
         ["v1", "posture"] => json(&verbs.posture()),
@@ -82,50 +100,88 @@ async fn look(verbs: &Arc<Verbs>, segments: &[&str], query: &str) -> Result<Resp
         ["v1", "networks", id, "flows"] => streams::flows(verbs, Some(&network(id)?), query),
         ["v1", "flows"] => streams::flows(verbs, None, query),
         ["v1", "records"] => streams::records(verbs, query),
-        ["v1", "rules"] => text(verbs.rules().await?),
+        ["v1", "rules"] => Ok(text(verbs.rules().await?)),
         ["v1", "counters"] => json(&verbs.counters().await?),
-        _ => Err(Problem::new(404, "not_found", format!("there is no /{}", segments.join("/").escape_debug()))),
+        _ => Err(Problem::new(
+            404,
+            "not_found",
+            format!("there is no /{}", segments.join("/").escape_debug()),
+        )),
     }
 }
 
 fn network(id: &str) -> Result<NetworkId, Problem> {
-    id.parse().map_err(|e: netpolicy::ids::NetworkIdError| Problem::new(400, "bad_request", e.to_string()))
+    id.parse().map_err(|e: netpolicy::ids::NetworkIdError| {
+        Problem::new(400, "bad_request", e.to_string())
+    })
 }
 
 fn one(received: Received) -> Result<std::os::fd::OwnedFd, Problem> {
     match received {
         Received::One(descriptor) => Ok(descriptor),
-        Received::Nothing => Err(Problem::new(400, "bad_request", "no namespace descriptor came with the first byte of the request")
-            .hint("send it as SCM_RIGHTS together with the first byte, on a connection of its own")),
-        Received::TooMany => Err(Problem::new(400, "bad_request", "more than one descriptor came with the request; all were closed")),
+        Received::Nothing => Err(Problem::new(
+            400,
+            "bad_request",
+            "no namespace descriptor came with the first byte of the request",
+        )
+        .hint("send it as SCM_RIGHTS together with the first byte, on a connection of its own")),
+        Received::TooMany => Err(Problem::new(
+            400,
+            "bad_request",
+            "more than one descriptor came with the request; all were closed",
+        )),
     }
 }
 
 fn not_allowed(group: Group) -> Problem {
     let word = group.word();
-    Problem::new(403, "not_allowed", format!("this user may not {word}"))
-        .hint(format!("ask root, or add the user under `gateway.control_users.{word}`"))
+    Problem::new(403, "not_allowed", format!("this user may not {word}")).hint(format!(
+        "ask root, or add the user under `gateway.control_users.{word}`"
+    ))
 }
 
 /// Reads a body whole and exactly.
 pub(super) async fn read<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Problem> {
-    let whole = tokio::time::timeout(PATIENCE, Limited::new(request.into_body(), MOST_BYTES).collect()).await;
+    let whole = tokio::time::timeout(
+        PATIENCE,
+        Limited::new(request.into_body(), MOST_BYTES).collect(),
+    )
+    .await;
     let bytes = match whole {
-        Err(_) => return Err(Problem::new(408, "bad_request", "the body did not come in time")),
-        Ok(Err(_)) => return Err(Problem::new(413, "bad_request", format!("the body is broken off, or longer than {MOST_BYTES} bytes"))),
+        Err(_) => {
+            return Err(Problem::new(
+                408,
+                "bad_request",
+                "the body did not come in time",
+            ));
+        }
+        Ok(Err(_)) => {
+            return Err(Problem::new(
+                413,
+                "bad_request",
+                format!("the body is broken off, or longer than {MOST_BYTES} bytes"),
+            ));
+        }
         Ok(Ok(whole)) => whole.to_bytes(),
     };
-    serde_json::from_slice(&bytes).map_err(|e| Problem::new(400, "bad_request", format!("the body is not what this verb takes: {e}")))
+    serde_json::from_slice(&bytes).map_err(|e| {
+        Problem::new(
+            400,
+            "bad_request",
+            format!("the body is not what this verb takes: {e}"),
+        )
+    })
 }
 
 /// A JSON reply.
 pub(super) fn json(value: &impl Serialize) -> Result<Response<Body>, Problem> {
-    let bytes = serde_json::to_vec(value).map_err(|e| Problem::new(500, "internal", e.to_string()))?;
+    let bytes =
+        serde_json::to_vec(value).map_err(|e| Problem::new(500, "internal", e.to_string()))?;
     Ok(reply(StatusCode::OK, "application/json", bytes.into()))
 }
 
-fn text(text: String) -> Result<Response<Body>, Problem> {
-    Ok(reply(StatusCode::OK, "text/plain; charset=utf-8", text.into()))
+fn text(text: String) -> Response<Body> {
+    reply(StatusCode::OK, "text/plain; charset=utf-8", text.into())
 }
 
 /// A refusal's reply.
@@ -138,6 +194,8 @@ pub(super) fn refusal(problem: &Problem) -> Response<Body> {
 fn reply(status: StatusCode, kind: &'static str, bytes: Bytes) -> Response<Body> {
     let mut response = Response::new(Full::new(bytes).boxed_unsync());
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
     response
 }

@@ -3,11 +3,12 @@
 //! Bounded in every direction: connections in all and by user, time for a head and a body, bytes of a body. Each
 //! connection is a task of its own; a panic in one ends that connection only.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -27,6 +28,8 @@ use super::verbs::Verbs;
 
 /// Connections in all: followers are long-lived, everything else lasts milliseconds.
 const MOST: usize = 1024;
+/// Connections of one user that is not root: followers of a curious user must not keep a runner out.
+const MOST_OF_USER: usize = 128;
 /// A request head is due within this time.
 const HEAD: Duration = Duration::from_secs(10);
 /// After a failed accept.
@@ -40,8 +43,15 @@ pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 /// Only root can connect unless other users are configured; then everybody can, and each verb asks for the uid.
 pub fn bind(path: &Path, others: bool) -> io::Result<UnixListener> {
     match std::os::unix::net::UnixStream::connect(path) {
-        Ok(_) => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another gateway answers on the control socket")),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
+        Ok(_) => {
+            return Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "another gateway answers on the control socket",
+            ));
+        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path)?;
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
@@ -54,12 +64,52 @@ pub fn bind(path: &Path, others: bool) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
+/// How many connections each user has.
+#[derive(Clone, Debug, Default)]
+struct Users(Arc<Mutex<HashMap<u32, usize>>>);
+
+/// One connection's place among its user's; given back on drop.
+#[derive(Debug)]
+struct Seat {
+    users: Users,
+    uid: u32,
+}
+
+impl Users {
+    fn seat(&self, peer: Peer) -> Option<Seat> {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(peer.uid).or_default();
+        if peer.uid != 0 && *count >= MOST_OF_USER {
+            return None;
+        }
+        *count += 1;
+        Some(Seat {
+            users: self.clone(),
+            uid: peer.uid,
+        })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut counts = self.users.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.uid) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.uid);
+            }
+        }
+    }
+}
+
 /// Serves until the gateway stops.
 pub async fn serve(verbs: Arc<Verbs>, listener: UnixListener) {
-    let places = Arc::new(Semaphore::new(MOST));
+    let (places, users) = (Arc::new(Semaphore::new(MOST)), Users::default());
     loop {
         // The place comes first: at the ceiling connections wait in the backlog and cost nothing.
-        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let Ok(place) = places.clone().acquire_owned().await else {
+            return;
+        };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -68,26 +118,36 @@ pub async fn serve(verbs: Arc<Verbs>, listener: UnixListener) {
                 continue;
             }
         };
+        let peer = match stream.peer_cred() {
+            Ok(credentials) => Peer {
+                uid: credentials.uid(),
+            },
+            Err(error) => {
+                tracing::warn!(%error, "a control connection from nobody");
+                continue;
+            }
+        };
+        let Some(seat) = users.seat(peer) else {
+            tracing::warn!(peer.uid, "a user has too many control connections");
+            continue;
+        };
         let connection = verbs.clone();
         verbs.tasks().spawn("control connection", async move {
-            let _place = place;
-            if let Err(error) = converse(connection, stream).await {
-                tracing::debug!(error = &error as &dyn std::error::Error, "a control connection ended");
+            let _held = (place, seat);
+            if let Err(error) = converse(connection, peer, stream).await {
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "a control connection ended"
+                );
             }
         });
     }
 }
 
-async fn converse(verbs: Arc<Verbs>, stream: UnixStream) -> Result<(), hyper::Error> {
-    let peer = match stream.peer_cred() {
-        Ok(credentials) => Peer { uid: credentials.uid() },
-        Err(error) => {
-            tracing::warn!(%error, "a control connection from nobody");
-            return Ok(());
-        }
-    };
+async fn converse(verbs: Arc<Verbs>, peer: Peer, stream: UnixStream) -> Result<(), hyper::Error> {
     let (carrier, descriptor) = Carrier::receiving(stream);
-    let service = service_fn(move |request| answer(verbs.clone(), peer, descriptor.clone(), request));
+    let service =
+        service_fn(move |request| answer(verbs.clone(), peer, descriptor.clone(), request));
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
@@ -111,4 +171,24 @@ async fn answer(
         routes::refusal(&problem)
     });
     Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_user_cannot_take_every_connection_and_gets_its_own_back() {
+        let users = Users::default();
+        let curious = Peer { uid: 1000 };
+        let held: Vec<_> = std::iter::from_fn(|| users.seat(curious)).collect();
+        assert_eq!(held.len(), MOST_OF_USER);
+        assert!(users.seat(Peer { uid: 1001 }).is_some());
+        let root: Vec<_> = (0..=MOST_OF_USER)
+            .filter_map(|_| users.seat(Peer { uid: 0 }))
+            .collect();
+        assert_eq!(root.len(), MOST_OF_USER + 1);
+        drop(held);
+        assert!(users.seat(curious).is_some());
+    }
 }

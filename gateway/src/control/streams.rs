@@ -25,7 +25,11 @@ use crate::record::{Entry, Line, Reader};
 const BATCH: usize = 512;
 
 /// Live flows of one network or of all.
-pub fn flows(verbs: &Arc<Verbs>, of: Option<&NetworkId>, query: &str) -> Result<Response<Body>, Problem> {
+pub fn flows(
+    verbs: &Arc<Verbs>,
+    of: Option<&NetworkId>,
+    query: &str,
+) -> Result<Response<Body>, Problem> {
     let wanted = Wanted::parse(query)?;
     // The cursor is taken before the list: what is opened in between is in both, and shown once.
     let cursor = verbs.journal().last();
@@ -34,10 +38,15 @@ pub fn flows(verbs: &Arc<Verbs>, of: Option<&NetworkId>, query: &str) -> Result<
         return json(&live);
     }
     let shown: HashSet<u64> = live.iter().map(|flow| flow.id).collect();
-    let first = live.into_iter().map(FlowEvent::Open).filter_map(|event| line_of(&event)).collect();
+    let first = live
+        .into_iter()
+        .map(FlowEvent::Open)
+        .filter_map(|event| line_of(&event))
+        .collect();
     let of = of.cloned();
     let follow = follow(verbs, cursor, true)?;
-    let pick = move |line: &str| event_of(line, of.as_ref(), &shown).and_then(|event| line_of(&event));
+    let pick =
+        move |line: &str| event_of(line, of.as_ref(), &shown).and_then(|event| line_of(&event));
     Ok(lines(first, follow, pick))
 }
 
@@ -45,7 +54,9 @@ pub fn flows(verbs: &Arc<Verbs>, of: Option<&NetworkId>, query: &str) -> Result<
 pub fn records(verbs: &Arc<Verbs>, query: &str) -> Result<Response<Body>, Problem> {
     let wanted = Wanted::parse(query)?;
     let follow = follow(verbs, wanted.after, wanted.follow)?;
-    Ok(lines(Vec::new(), follow, |line| Some(Bytes::from(format!("{line}\n")))))
+    Ok(lines(Vec::new(), follow, |line| {
+        Some(Bytes::from(format!("{line}\n")))
+    }))
 }
 
 /// What a query asks for; anything else is an error.
@@ -63,9 +74,17 @@ impl Wanted {
                 Some(("follow", "1")) => wanted.follow = true,
                 Some(("follow", "0")) => wanted.follow = false,
                 Some(("after", number)) => {
-                    wanted.after = number.parse().map_err(|_| Problem::new(400, "bad_request", "`after` is the number of a record"))?;
+                    wanted.after = number.parse().map_err(|_| {
+                        Problem::new(400, "bad_request", "`after` is the number of a record")
+                    })?;
                 }
-                _ => return Err(Problem::new(400, "bad_request", "the query has `after=NUMBER` and `follow=1` only")),
+                _ => {
+                    return Err(Problem::new(
+                        400,
+                        "bad_request",
+                        "the query has `after=NUMBER` and `follow=1` only",
+                    ));
+                }
             }
         }
         Ok(wanted)
@@ -82,7 +101,11 @@ fn follow(verbs: &Arc<Verbs>, after: u64, endless: bool) -> Result<Follow, Probl
     let written = verbs.journal().written();
     let reader = Reader::open(verbs.journal().dir(), after)
         .map_err(|e| Problem::new(500, "journal", format!("the journal cannot be read: {e}")))?;
-    Ok(Follow { reader: Some(reader), written, endless })
+    Ok(Follow {
+        reader: Some(reader),
+        written,
+        endless,
+    })
 }
 
 impl Follow {
@@ -93,11 +116,16 @@ impl Follow {
             self.written.borrow_and_update();
             let mut reader = self.reader.take()?;
             let read = tokio::task::spawn_blocking(move || {
-                let lines: std::io::Result<Vec<String>> = std::iter::from_fn(|| reader.next_line().transpose()).take(BATCH).collect();
+                let lines: std::io::Result<Vec<String>> =
+                    std::iter::from_fn(|| reader.next_line().transpose())
+                        .take(BATCH)
+                        .collect();
                 (reader, lines)
             });
             let (reader, lines) = read.await.ok()?;
-            let lines = lines.inspect_err(|error| tracing::error!(%error, "a follower cannot read the journal")).ok()?;
+            let lines = lines
+                .inspect_err(|error| tracing::error!(%error, "a follower cannot read the journal"))
+                .ok()?;
             self.reader = Some(reader);
             if !lines.is_empty() {
                 return Some(lines);
@@ -109,19 +137,37 @@ impl Follow {
     }
 }
 
-fn lines(first: Vec<Bytes>, follow: Follow, pick: impl Fn(&str) -> Option<Bytes> + Send + 'static) -> Response<Body> {
+fn lines(
+    first: Vec<Bytes>,
+    follow: Follow,
+    pick: impl Fn(&str) -> Option<Bytes> + Send + 'static,
+) -> Response<Body> {
     // The pick goes along with the state: a closure that the stream owns.
-    let rest = stream::unfold((first, follow, pick), |(mut first, mut follow, pick)| async move {
-        loop {
-            if !first.is_empty() {
-                let bytes: Vec<u8> = first.drain(..).flat_map(|line| line.to_vec()).collect();
-                return Some((Ok::<_, Infallible>(Frame::data(Bytes::from(bytes))), (first, follow, pick)));
+    let rest = stream::unfold(
+        (first, follow, pick),
+        |(mut first, mut follow, pick)| async move {
+            loop {
+                if !first.is_empty() {
+                    let bytes: Vec<u8> = first.drain(..).flat_map(|line| line.to_vec()).collect();
+                    return Some((
+                        Ok::<_, Infallible>(Frame::data(Bytes::from(bytes))),
+                        (first, follow, pick),
+                    ));
+                }
+                first = follow
+                    .next()
+                    .await?
+                    .iter()
+                    .filter_map(|line| pick(line))
+                    .collect();
             }
-            first = follow.next().await?.iter().filter_map(|line| pick(line)).collect();
-        }
-    });
+        },
+    );
     let mut response = Response::new(StreamBody::new(rest).boxed_unsync());
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/jsonl"));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        header::HeaderValue::from_static("application/jsonl"),
+    );
     response
 }
 
@@ -153,7 +199,10 @@ fn event_of(line: &str, of: Option<&NetworkId>, shown: &HashSet<u64>) -> Option<
                 down: 0,
             })
         }
-        Entry::Close(close) => FlowEvent::Close { network: close.subject.network, id: close.flow },
+        Entry::Close(close) => FlowEvent::Close {
+            network: close.subject.network,
+            id: close.flow,
+        },
         _ => return None,
     };
     let network = match &event {

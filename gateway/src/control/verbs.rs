@@ -11,10 +11,10 @@ use std::time::Duration;
 use netpolicy::ids::NetworkId;
 use tokio::sync::oneshot;
 
-use super::access::Peer;
+use super::access::{Peer, is_ours};
 use super::api::{
-    AttachRequest, Detached, ExplainRequest, FlowView, FourTuple, Health, NetworkView, Owner, PolicyReplaced, PolicySource,
-    PostureView, Problem, SelftestReport,
+    AttachRequest, Detached, ExplainRequest, FlowView, FourTuple, Health, NetworkView, Owner,
+    PolicyReplaced, PolicySource, PostureView, Problem, SelftestReport,
 };
 use super::problems;
 use crate::config::ControlUsers;
@@ -68,7 +68,12 @@ impl Verbs {
     }
 
     /// Attaches. No answer before the kernel part was read back and the record has it.
-    pub async fn attach(&self, request: AttachRequest, namespace: OwnedFd, peer: Peer) -> Result<NetworkView, Problem> {
+    pub async fn attach(
+        &self,
+        request: AttachRequest,
+        namespace: OwnedFd,
+        peer: Peer,
+    ) -> Result<NetworkView, Problem> {
         check(&request, peer)?;
         self.wait_open().await?;
         let registry = self.registry.clone();
@@ -85,25 +90,45 @@ impl Verbs {
         };
         // A plain blocking task: it ends by itself, whatever becomes of the connection.
         drop(tokio::task::spawn_blocking(work));
-        let described = receiver.await.map_err(|_| problems::stopping())?.map_err(|e| problems::change(&e))?;
+        let described = receiver
+            .await
+            .map_err(|_| problems::stopping())?
+            .map_err(|e| problems::change(&e))?;
         Ok(self.view(&described))
+    }
+
+    /// Whether a user may change a network: who attached it, or somebody who may do everything. For others there is none.
+    pub fn owned(&self, id: &NetworkId, peer: Peer) -> Result<(), Problem> {
+        let owner = self.registry.describe(id).map(|d| d.state.owner);
+        if is_ours(peer.uid) || owner == Some(peer.uid) { Ok(()) } else { Err(problems::unknown(id)) }
     }
 
     /// Detaches.
     pub async fn detach(&self, id: NetworkId) -> Result<Detached, Problem> {
         let (registry, of) = (self.registry.clone(), id.clone());
-        let (cut, used) = blocking(move || registry.detach(&of, "detached")).await?.map_err(|e| problems::change(&e))?;
+        let (cut, used) = blocking(move || registry.detach(&of, "detached"))
+            .await?
+            .map_err(|e| problems::change(&e))?;
         Ok(Detached { id, cut, used })
     }
 
     /// Replaces a job policy.
-    pub async fn replace(&self, id: NetworkId, source: PolicySource) -> Result<PolicyReplaced, Problem> {
+    pub async fn replace(
+        &self,
+        id: NetworkId,
+        source: PolicySource,
+    ) -> Result<PolicyReplaced, Problem> {
         self.wait_open().await?;
         let registry = self.registry.clone();
         let replaced = blocking(move || registry.replace(&id, &source)).await?;
         let (described, cut) = replaced.map_err(|e| problems::change(&e))?;
         let state = described.state;
-        Ok(PolicyReplaced { policy: state.policy, job_policy: described.job, generation: state.generation, cut })
+        Ok(PolicyReplaced {
+            policy: state.policy,
+            job_policy: described.job,
+            generation: state.generation,
+            cut,
+        })
     }
 
     /// Nothing is acknowledged while the gateway is sealed; a repair takes milliseconds, so a short wait is fair.
@@ -118,16 +143,28 @@ impl Verbs {
 
     /// All networks.
     pub fn networks(&self) -> Vec<NetworkView> {
-        self.registry.describe_all().iter().map(|d| self.view(d)).collect()
+        self.registry
+            .describe_all()
+            .iter()
+            .map(|d| self.view(d))
+            .collect()
     }
 
     /// One network.
     pub fn network(&self, id: &NetworkId) -> Result<NetworkView, Problem> {
-        self.registry.describe(id).map(|d| self.view(&d)).ok_or_else(|| problems::unknown(id))
+        self.registry
+            .describe(id)
+            .map(|d| self.view(&d))
+            .ok_or_else(|| problems::unknown(id))
     }
 
     fn view(&self, described: &Described) -> NetworkView {
-        let Described { network, state, job, policy_name } = described;
+        let Described {
+            network,
+            state,
+            job,
+            policy_name,
+        } = described;
         let live = network.live.load();
         NetworkView {
             id: network.id.clone(),
@@ -152,26 +189,45 @@ impl Verbs {
     /// Live flows of one network or of all.
     pub fn flows(&self, of: Option<&NetworkId>) -> Result<Vec<FlowView>, Problem> {
         let networks = match of {
-            Some(id) => vec![self.ctx.networks.by_id(id).ok_or_else(|| problems::unknown(id))?],
+            Some(id) => vec![
+                self.ctx
+                    .networks
+                    .by_id(id)
+                    .ok_or_else(|| problems::unknown(id))?,
+            ],
             None => self.ctx.networks.all(),
         };
-        Ok(networks.iter().flat_map(|n| n.flows.all().into_iter().map(|f| flow_view(&n.id, &f))).collect())
+        Ok(networks
+            .iter()
+            .flat_map(|n| n.flows.all().into_iter().map(|f| flow_view(&n.id, &f)))
+            .collect())
     }
 
     /// Whether a 4-tuple is one of our upstream sockets.
     pub fn owner(&self, tuple: &FourTuple) -> Owner {
         let ours = |flow: &Arc<Flow>| {
-            let Some(local) = flow.local.get() else { return false };
+            let Some(local) = flow.local.get() else {
+                return false;
+            };
             let (local, upstream) = (*local, flow.upstream);
             // Whoever asks may stand at either end.
-            (tuple.local, tuple.remote) == (local, upstream) || (tuple.local, tuple.remote) == (upstream, local)
+            (tuple.local, tuple.remote) == (local, upstream)
+                || (tuple.local, tuple.remote) == (upstream, local)
         };
         for network in self.ctx.networks.all() {
             if let Some(flow) = network.flows.all().iter().find(|f| ours(f)) {
-                return Owner { ours: true, network: Some(network.id.clone()), flow: Some(flow.id) };
+                return Owner {
+                    ours: true,
+                    network: Some(network.id.clone()),
+                    flow: Some(flow.id),
+                };
             }
         }
-        Owner { ours: false, network: None, flow: None }
+        Owner {
+            ours: false,
+            network: None,
+            flow: None,
+        }
     }
 
     /// Liveness.
@@ -199,10 +255,17 @@ impl Verbs {
     /// Counters by name.
     pub async fn counters(&self) -> Result<serde_json::Value, Problem> {
         let enforcer = self.enforcer.clone();
-        let kernel = blocking(move || enforcer.counters()).await?.map_err(|e| problems::kernel(&e))?;
+        let kernel = blocking(move || enforcer.counters())
+            .await?
+            .map_err(|e| problems::kernel(&e))?;
         let kernel: serde_json::Map<String, serde_json::Value> = kernel
             .into_iter()
-            .map(|(name, counter)| (name, serde_json::json!({ "packets": counter.packets, "bytes": counter.bytes })))
+            .map(|(name, counter)| {
+                (
+                    name,
+                    serde_json::json!({ "packets": counter.packets, "bytes": counter.bytes }),
+                )
+            })
             .collect();
         let (flows, most) = self.ctx.ceilings.flows();
         Ok(serde_json::json!({
@@ -211,17 +274,29 @@ impl Verbs {
             "flows": flows,
             "flows_most": most,
             "records": self.ctx.journal.last(),
+            "panics": self.ctx.tasks.panics(),
         }))
     }
 
     /// Runs the escape suite.
     pub async fn selftest(&self) -> Result<SelftestReport, Problem> {
-        self.selftest.run().await.map_err(|e| Problem::new(500, "kernel", format!("the selftest could not run: {e}")))
+        self.selftest
+            .run()
+            .await
+            .map_err(|e| Problem::new(500, "kernel", format!("the selftest could not run: {e}")))
     }
 
     /// What would become of a destination.
-    pub async fn explain(&self, id: &NetworkId, request: &ExplainRequest) -> Result<serde_json::Value, Problem> {
-        let network = self.ctx.networks.by_id(id).ok_or_else(|| problems::unknown(id))?;
+    pub fn explain(
+        &self,
+        id: &NetworkId,
+        request: &ExplainRequest,
+    ) -> Result<serde_json::Value, Problem> {
+        let network = self
+            .ctx
+            .networks
+            .by_id(id)
+            .ok_or_else(|| problems::unknown(id))?;
         super::explain::explain(&network, request)
     }
 }
@@ -245,26 +320,50 @@ fn flow_view(network: &NetworkId, flow: &Flow) -> FlowView {
 }
 
 /// Runs netlink and file work off the runtime's threads.
-pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| Problem::new(500, "internal", "the gateway failed at this; its log says how"))
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| {
+        Problem::new(
+            500,
+            "internal",
+            "the gateway failed at this; its log says how",
+        )
+    })
 }
 
 /// What can be checked before anything is made.
 fn check(request: &AttachRequest, peer: Peer) -> Result<(), Problem> {
-    let texts = request.labels.iter().flat_map(|(k, v)| [k, v]).chain(&request.run).chain([&request.workspace]);
-    if request.labels.len() > MOST_LABELS || texts.into_iter().any(|t| t.len() > LONGEST || t.chars().any(char::is_control)) {
-        let message = format!("labels, run and workspace are at most {MOST_LABELS} texts of {LONGEST} bytes without control characters");
+    let texts = request
+        .labels
+        .iter()
+        .flat_map(|(k, v)| [k, v])
+        .chain(&request.run)
+        .chain([&request.workspace]);
+    if request.labels.len() > MOST_LABELS
+        || texts
+            .into_iter()
+            .any(|t| t.len() > LONGEST || t.chars().any(char::is_control))
+    {
+        let message = format!(
+            "labels, run and workspace are at most {MOST_LABELS} texts of {LONGEST} bytes without control characters"
+        );
         return Err(Problem::new(400, "bad_request", message));
     }
-    let Some(broker) = &request.broker else { return Ok(()) };
-    let refuse = |message: &str| Err(Problem::new(400, "bad_request", message).hint("bind the broker's socket before attaching"));
+    let Some(broker) = &request.broker else {
+        return Ok(());
+    };
+    let refuse = |message: &str| {
+        Err(Problem::new(400, "bad_request", message)
+            .hint("bind the broker's socket before attaching"))
+    };
     if !broker.is_absolute() {
         return refuse("the broker's socket is not an absolute path");
     }
     // The path is only ever connected to; this keeps one user from having connections sent to another's socket.
     match std::fs::symlink_metadata(broker) {
         Ok(found) if !found.file_type().is_socket() => refuse("the broker's path is not a socket"),
-        Ok(found) if found.uid() != 0 && found.uid() != peer.uid => refuse("the broker's socket belongs to another user"),
+        Ok(found) if found.uid() != peer.uid && !(found.uid() == 0 && is_ours(peer.uid)) => refuse("the broker's socket belongs to another user"),
         Ok(_) => Ok(()),
         Err(_) => refuse("the broker's socket cannot be found"),
     }

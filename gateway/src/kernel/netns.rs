@@ -51,7 +51,9 @@ impl NsId {
     pub fn of_init() -> io::Result<Self> {
         let of = |pid: u32| Self::of(File::open(format!("/proc/{pid}/ns/net"))?.as_fd());
         match of(1) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && is_kernel_thread(2) => {
+            Err(error)
+                if error.kind() == io::ErrorKind::PermissionDenied && is_kernel_thread(2) =>
+            {
                 of(2).map_err(|_| error)
             }
             found => found,
@@ -66,11 +68,7 @@ fn is_kernel_thread(pid: u32) -> bool {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The command may hold anything, blanks and brackets too; the fields begin behind its last bracket.
         let (_, fields) = stat.rsplit_once(')')?;
-        fields
-            .split_ascii_whitespace()
-            .nth(6)?
-            .parse::<u64>()
-            .ok()
+        fields.split_ascii_whitespace().nth(6)?.parse::<u64>().ok()
     };
     flags().is_some_and(|flags| flags & PF_KTHREAD != 0)
 }

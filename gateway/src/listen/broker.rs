@@ -23,19 +23,27 @@ const MOST: usize = 512;
 /// Serves a broker listener until the gateway stops.
 pub fn serve_broker(ctx: &Context, listener: TcpListener) {
     let (serving, places) = (ctx.clone(), Arc::new(Semaphore::new(MOST)));
-    ctx.tasks.spawn("broker door", async move {
+    ctx.tasks.keep("broker door", async move {
         accept_all(listener, move |client, source| {
             let source = canonical(source);
             let network = serving.networks.by_source(source.ip());
             let place = places.clone().try_acquire_owned();
-            let (Some(network), Ok(place)) = (network, place) else { return reset(&client) };
-            let Some(broker) = network.broker.clone() else { return reset(&client) };
-            let whose = Handover { network: network.id.clone(), run: network.run.clone(), source };
+            let (Some(network), Ok(place)) = (network, place) else {
+                return reset(&client);
+            };
+            let Some(broker) = network.broker.clone() else {
+                return reset(&client);
+            };
+            let whose = Handover {
+                network: network.id.clone(),
+                run: network.run.clone(),
+                source,
+            };
             serving.tasks.spawn("broker handover", async move {
                 let _place = place;
                 tokio::select! {
                     () = network.ended.cancelled() => {}
-                    () = hand(broker, whose, client) => {}
+                    () = hand(broker, network.owner, whose, client) => {}
                 }
             });
         })
@@ -43,7 +51,7 @@ pub fn serve_broker(ctx: &Context, listener: TcpListener) {
     });
 }
 
-async fn hand(broker: PathBuf, whose: Handover, client: TcpStream) {
+async fn hand(broker: PathBuf, owner: u32, whose: Handover, client: TcpStream) {
     let descriptor = client.into_std().and_then(|client| {
         // If nobody takes it, closing it must not look like a clean end of an answer.
         socket2::SockRef::from(&client).set_linger(Some(std::time::Duration::ZERO))?;
@@ -52,7 +60,7 @@ async fn hand(broker: PathBuf, whose: Handover, client: TcpStream) {
     let handed = match descriptor {
         Ok(client) => {
             let copy = client.try_clone();
-            let handed = hand_over(&broker, &whose, OwnedFd::from(client)).await;
+            let handed = hand_over((&broker, owner), &whose, OwnedFd::from(client)).await;
             // Taken: the broker closes it as it likes.
             if let (Ok(()), Ok(copy)) = (&handed, &copy) {
                 let _ = socket2::SockRef::from(copy).set_linger(None);

@@ -91,7 +91,7 @@ pub(crate) async fn route(ctx: &Context, network: &Network, intent: &mut Intent)
             Connect::LookUp(name) => name,
         };
         // boxed: a look-up holds packets, and a flow that waits for its client would carry them for ever
-        match Box::pin(ctx.resolver.addresses(&name)).await {
+        match Box::pin(ctx.resolver.addresses(network.scope, &name)).await {
             Ok(addresses) if !addresses.is_empty() => answer(intent, addresses),
             Ok(_) => return Route::Unresolvable,
             Err(error) => {

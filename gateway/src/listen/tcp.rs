@@ -23,7 +23,7 @@ const BACK_OFF: Duration = Duration::from_millis(10);
 /// Serves a transparent listener until the gateway stops.
 pub fn serve_tcp(ctx: &Context, listener: TcpListener, gate: Option<Arc<Gate>>) {
     let serving = ctx.clone();
-    ctx.tasks.spawn("transparent tcp", async move {
+    ctx.tasks.keep("transparent tcp", async move {
         accept_all(listener, move |client, source| {
             let Ok(destination) = client.local_addr() else {
                 return reset(&client);

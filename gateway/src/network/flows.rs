@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use netpolicy::decide::{Evidence, Ground, Intent};
@@ -43,6 +43,8 @@ pub struct Flow {
     pub intent: Intent,
     /// Evidence of the first bytes, once there was any (the latest request on kept-alive HTTP).
     pub evidence: Mutex<Option<Evidence>>,
+    /// Whether every request of it is read, not only its first bytes.
+    pub reads_requests: AtomicBool,
     /// Why it was permitted.
     pub ground: Ground,
     /// Milliseconds since the epoch at which it was opened.
@@ -129,6 +131,7 @@ impl FlowTable {
             local: OnceLock::new(),
             intent: facts.intent,
             evidence: Mutex::new(None),
+            reads_requests: AtomicBool::new(false),
             ground: facts.ground,
             opened_ms: facts.opened_ms,
             up: AtomicU64::new(0),

@@ -34,7 +34,9 @@ impl Instance {
         let mut bytes = [0; 21];
         let text = keep(&state_dir.join("instance"), || {
             getrandom::fill(&mut bytes).map_err(|e| io::Error::other(e.to_string()))?;
-            Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+            Ok(bytes
+                .iter()
+                .fold(String::new(), |text, b| text + &format!("{b:02x}")))
         })?;
         let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the instance file is damaged");
         let digits = text.trim().as_bytes();
@@ -45,8 +47,14 @@ impl Instance {
             let pair = std::str::from_utf8(pair).map_err(|_| damaged())?;
             *byte = u8::from_str_radix(pair, 16).map_err(|_| damaged())?;
         }
-        let [a, b, c, d, e, lease_key @ ..] = bytes;
-        let base = Ipv6Addr::from([0xfd, a, b, c, d, e, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let (global, lease_key) = bytes.split_at(5);
+        // RFC 4193 3.2: eight bits of prefix, forty random ones.
+        let mut base = [0; 16];
+        for (octet, value) in base.iter_mut().zip([0xfd].iter().chain(global)) {
+            *octet = *value;
+        }
+        let base = Ipv6Addr::from(base);
+        let lease_key = lease_key.try_into().map_err(|_| damaged())?;
         Ok(Self {
             ula: Ipv6Net::new(base, 48).map_err(|_| damaged())?,
             lease_key,

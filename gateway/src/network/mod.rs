@@ -2,6 +2,7 @@
 //!
 //! One writer (control) replaces; doors read without locks held across awaits.
 
+mod adopt;
 pub mod allot;
 pub mod flows;
 pub mod instance;
@@ -21,6 +22,7 @@ use netpolicy::policy::NamesMode;
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::Ledger;
+use crate::resolve::upstream::Scope;
 use crate::resolve::Leases;
 use flows::FlowTable;
 
@@ -54,6 +56,10 @@ pub struct Network {
     pub link: String,
     /// Socket that gets the broker connections, if any.
     pub broker: Option<PathBuf>,
+    /// Who attached it: only a broker of the same user gets its connections.
+    pub owner: u32,
+    /// Whose cached answers it is given.
+    pub scope: Scope,
     /// Policy now.
     pub live: ArcSwap<Live>,
     /// Names handed out.

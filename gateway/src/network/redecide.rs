@@ -6,8 +6,11 @@
 //! afresh. Costs microseconds a flow.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
-use netpolicy::decide::{Connect, Direction, Snapshot, decide_bytes, decide_connect};
+use netpolicy::decide::{
+    Connect, Direction, Evidence, Snapshot, decide_bytes, decide_connect, judges_each_request,
+};
 use netpolicy::ids::UnixSeconds;
 use netpolicy::reason::Reason;
 
@@ -29,6 +32,13 @@ pub fn still_permitted(snapshot: &Snapshot, flow: &Flow, now: UnixSeconds) -> bo
     let evidence = flow.evidence.lock().unwrap_or_else(PoisonError::into_inner);
     match &*evidence {
         None => true,
+        // only its first request was read, and now a later one could say what is denied
+        Some(Evidence::Http { .. })
+            if !flow.reads_requests.load(Ordering::Relaxed)
+                && judges_each_request(snapshot, permit.ground(), now) =>
+        {
+            false
+        }
         Some(said) => decide_bytes(snapshot, permit.ground(), said, now).is_ok(),
     }
 }

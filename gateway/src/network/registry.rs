@@ -31,8 +31,8 @@ use crate::control::{AttachRequest, PolicySource};
 use crate::kernel::{AttachPlan, Enforcer, KernelError};
 use crate::limits::{Ledger, Used};
 use crate::policy::{ComposeError, Composed, Composer};
-use crate::record::entry::{Entry, NetworkChange};
 use crate::record::Unwritable;
+use crate::record::entry::{Entry, NetworkChange};
 use crate::resolve::{LeaseError, LeasePools, Leases};
 
 /// How long the resets of cut flows may take before the kernel shuts a detached network out.
@@ -86,7 +86,7 @@ pub struct Parts {
 /// The one writer.
 #[derive(Debug)]
 pub struct Registry {
-    parts: Parts,
+    pub(super) parts: Parts,
     book: ArcSwap<AddressBook>,
     allotments: Mutex<Allotments>,
     /// Held while a network changes: one writer.
@@ -95,7 +95,7 @@ pub struct Registry {
 
 /// A live network as the writer knows it.
 #[derive(Clone, Debug)]
-struct Entered {
+pub(super) struct Entered {
     state: State,
     job: PolicyHash,
     name: String,
@@ -118,7 +118,12 @@ impl Registry {
     /// No network yet.
     pub fn new(parts: Parts) -> Self {
         let allotments = Mutex::new(Allotments::new(parts.pools.clone()));
-        Self { book: ArcSwap::new(parts.book.clone()), allotments, states: Mutex::default(), parts }
+        Self {
+            book: ArcSwap::new(parts.book.clone()),
+            allotments,
+            states: Mutex::default(),
+            parts,
+        }
     }
 
     /// Reads the floors again; whether they changed.
@@ -142,7 +147,12 @@ impl Registry {
     }
 
     /// Attaches a namespace. The doors know the network before the kernel lets its first packet in.
-    pub fn attach(&self, request: &AttachRequest, namespace: OwnedFd, owner: u32) -> Result<Described, ChangeError> {
+    pub fn attach(
+        &self,
+        request: &AttachRequest,
+        namespace: OwnedFd,
+        owner: u32,
+    ) -> Result<Described, ChangeError> {
         let avoid = self.routed_elsewhere();
         let taken = self.allotments().allot(request.id.clone(), &avoid)?;
         let attached = self.attach_allotted(request, namespace, owner, &taken);
@@ -159,9 +169,15 @@ impl Registry {
         owner: u32,
         taken: &Allotted,
     ) -> Result<Described, ChangeError> {
-        let link: InterfaceName = taken.link.parse().map_err(|_| KernelError::Unusable("the link's name"))?;
+        let link: InterfaceName = taken
+            .link
+            .parse()
+            .map_err(|_| KernelError::Unusable("the link's name"))?;
         let mut states = self.states();
-        let composed = self.parts.composer.compose(&request.workspace, &request.policy, self.book())?;
+        let composed =
+            self.parts
+                .composer
+                .compose(&request.workspace, &request.policy, self.book())?;
         let state = State {
             id: taken.id.clone(),
             run: request.run.clone(),
@@ -183,25 +199,41 @@ impl Registry {
         // The writer's lock is not needed for the kernel's part: nobody else can change what is not acknowledged yet,
         // and attaches may run side by side.
         drop(states);
-        let plan = AttachPlan { network: taken.id.clone(), link: link.clone(), sandbox: namespace, v4: taken.v4, v6: taken.v6 };
-        let wired = self.parts.enforcer.attach(plan).map_err(ChangeError::from).and_then(|_| Ok(self.record(&network, "attached")?));
+        let plan = AttachPlan {
+            network: taken.id.clone(),
+            link: link.clone(),
+            sandbox: namespace,
+            v4: taken.v4,
+            v6: taken.v6,
+        };
+        let wired = self
+            .parts
+            .enforcer
+            .attach(plan)
+            .map_err(ChangeError::from)
+            .and_then(|_| Ok(self.record(&network, "attached")?));
         if let Err(error) = wired {
             self.leave(&network);
             self.unwire(&link);
             self.parts.states.remove(&taken.id)?;
             return Err(error);
         }
-        self.describe(&taken.id).ok_or_else(|| ChangeError::Unknown(taken.id.clone()))
+        self.describe(&taken.id)
+            .ok_or_else(|| ChangeError::Unknown(taken.id.clone()))
     }
 
     /// Makes a network from its state and lets the doors know it.
-    fn enter(
+    pub(super) fn enter(
         &self,
         states: &mut MutexGuard<'_, HashMap<NetworkId, Entered>>,
         state: State,
         composed: &Composed,
     ) -> Result<Arc<Network>, ChangeError> {
-        let leases = Leases::open(&self.parts.states.leases(&state.id), self.parts.leases.clone(), &state.workspace)?;
+        let leases = Leases::open(
+            &self.parts.states.leases(&state.id),
+            self.parts.leases.clone(),
+            &state.workspace,
+        )?;
         self.parts.states.save(&state)?;
         let network = Arc::new(Network {
             id: state.id.clone(),
@@ -210,6 +242,8 @@ impl Registry {
             v4: state.v4,
             v6: state.v6,
             link: state.link.clone(),
+            owner: state.owner,
+            scope: crate::resolve::upstream::Scope::fresh(),
             broker: state.broker.clone(),
             live: ArcSwap::from_pointee(live(composed, state.generation)),
             leases,
@@ -217,14 +251,18 @@ impl Registry {
             flows: FlowTable::default(),
             ended: CancellationToken::new(),
         });
-        let entered = Entered { job: composed.job, name: composed.name.clone(), state };
+        let entered = Entered {
+            job: composed.job,
+            name: composed.name.clone(),
+            state,
+        };
         states.insert(network.id.clone(), entered);
         self.parts.ctx.networks.insert(&network);
         Ok(network)
     }
 
     /// Takes a network from the doors and cuts its flows; returns how many.
-    fn leave(&self, network: &Network) -> usize {
+    pub(super) fn leave(&self, network: &Network) -> usize {
         network.ended.cancel();
         let cut = network.flows.all().len();
         network.flows.end_all(Reason::RunEnded);
@@ -234,20 +272,36 @@ impl Registry {
     }
 
     /// Shuts a link out now and deletes it; a failure is logged, verification finds what is left.
-    fn unwire(&self, link: &InterfaceName) {
-        let removed = self.parts.enforcer.detach(link).and_then(crate::kernel::Removal::finish);
+    pub(super) fn unwire(&self, link: &InterfaceName) {
+        let removed = self
+            .parts
+            .enforcer
+            .detach(link)
+            .and_then(crate::kernel::Removal::finish);
         if let Err(error) = removed {
             tracing::error!(error = &error as &dyn std::error::Error, %link, "a link could not be removed");
         }
     }
 
     /// Detaches: flows are cut and the kernel shuts the network out before this returns; the link goes afterwards.
-    pub fn detach(self: &Arc<Self>, id: &NetworkId, change: &str) -> Result<(usize, Used), ChangeError> {
-        let network = self.parts.ctx.networks.by_id(id).ok_or_else(|| ChangeError::Unknown(id.clone()))?;
+    pub fn detach(
+        self: &Arc<Self>,
+        id: &NetworkId,
+        change: &str,
+    ) -> Result<(usize, Used), ChangeError> {
+        let network = self
+            .parts
+            .ctx
+            .networks
+            .by_id(id)
+            .ok_or_else(|| ChangeError::Unknown(id.clone()))?;
         let Some(taken) = self.states().get(id).map(|e| e.state.allotted()) else {
             return Err(ChangeError::Unknown(id.clone()));
         };
-        let link: InterfaceName = network.link.parse().map_err(|_| KernelError::Unusable("the link's name"))?;
+        let link: InterfaceName = network
+            .link
+            .parse()
+            .map_err(|_| KernelError::Unusable("the link's name"))?;
         let cut = self.leave(&network);
         // The resets of the cut flows are let through first, or a program in the sandbox would wait for ever. A flow gives
         // its place back after its last packet.
@@ -265,38 +319,74 @@ impl Registry {
         // Off the caller's path: deleting a veth pair costs 20 to 30 ms. The names are free again only afterwards.
         let finish = move || {
             if let Err(error) = removal.finish() {
-                tracing::error!(error = &error as &dyn std::error::Error, "a detached link could not be deleted");
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "a detached link could not be deleted"
+                );
             }
             registry.allotments().release(&taken);
         };
-        std::thread::Builder::new().name("detach".into()).spawn(finish)?;
+        std::thread::Builder::new()
+            .name("detach".into())
+            .spawn(finish)?;
         Ok((cut, used))
     }
 
     /// Replaces the job policy: new flows are decided by it at once, old ones are decided again and cut if it does not
     /// permit them any more. Returns the network and how many were cut.
-    pub fn replace(&self, id: &NetworkId, source: &PolicySource) -> Result<(Described, usize), ChangeError> {
+    pub fn replace(
+        &self,
+        id: &NetworkId,
+        source: &PolicySource,
+    ) -> Result<(Described, usize), ChangeError> {
         let mut states = self.states();
-        let network = self.parts.ctx.networks.by_id(id).ok_or_else(|| ChangeError::Unknown(id.clone()))?;
-        let entered = states.get_mut(id).ok_or_else(|| ChangeError::Unknown(id.clone()))?;
-        let composed = self.parts.composer.compose(&network.workspace, source, self.book())?;
-        let state = State { source: source.clone(), ..entered.state.clone() };
+        let network = self
+            .parts
+            .ctx
+            .networks
+            .by_id(id)
+            .ok_or_else(|| ChangeError::Unknown(id.clone()))?;
+        let entered = states
+            .get_mut(id)
+            .ok_or_else(|| ChangeError::Unknown(id.clone()))?;
+        let composed = self
+            .parts
+            .composer
+            .compose(&network.workspace, source, self.book())?;
+        let state = State {
+            source: source.clone(),
+            ..entered.state.clone()
+        };
         let cut = self.enforce(&network, entered, state, &composed)?;
         drop(states);
-        let described = self.describe(id).ok_or_else(|| ChangeError::Unknown(id.clone()))?;
+        let described = self
+            .describe(id)
+            .ok_or_else(|| ChangeError::Unknown(id.clone()))?;
         Ok((described, cut))
     }
 
     /// Puts a composed policy in force as the next generation.
-    fn enforce(&self, network: &Network, entered: &mut Entered, mut state: State, composed: &Composed) -> Result<usize, ChangeError> {
+    fn enforce(
+        &self,
+        network: &Network,
+        entered: &mut Entered,
+        mut state: State,
+        composed: &Composed,
+    ) -> Result<usize, ChangeError> {
         state.generation = Generation(entered.state.generation.0 + 1);
         state.policy = composed.snapshot.hash();
         state.used = network.ledger.used();
         self.parts.states.save(&state)?;
-        network.live.store(Arc::new(live(composed, state.generation)));
+        network
+            .live
+            .store(Arc::new(live(composed, state.generation)));
         network.ledger.set_limits(&composed.snapshot.limits());
         let cut = redecide::cut_forbidden(network, now());
-        *entered = Entered { state, job: composed.job, name: composed.name.clone() };
+        *entered = Entered {
+            state,
+            job: composed.job,
+            name: composed.name.clone(),
+        };
         self.record(network, "policy_replaced")?;
         Ok(cut)
     }
@@ -306,7 +396,9 @@ impl Registry {
         let mut formless = Vec::new();
         for network in self.parts.ctx.networks.all() {
             let mut states = self.states();
-            let Some(entered) = states.get_mut(&network.id) else { continue };
+            let Some(entered) = states.get_mut(&network.id) else {
+                continue;
+            };
             if let Err(error) = self.recompose_one(&network, entered) {
                 tracing::error!(sandbox.id = %network.id, %error, "a network cannot be put under the changed floors");
                 formless.push(network.id.clone());
@@ -320,7 +412,10 @@ impl Registry {
     }
 
     fn recompose_one(&self, network: &Network, entered: &mut Entered) -> Result<(), ChangeError> {
-        let composed = self.parts.composer.compose(&network.workspace, &entered.state.source, self.book())?;
+        let composed =
+            self.parts
+                .composer
+                .compose(&network.workspace, &entered.state.source, self.book())?;
         if composed.snapshot.hash() != entered.state.policy {
             let state = entered.state.clone();
             self.enforce(network, entered, state, &composed)?;
@@ -335,7 +430,12 @@ impl Registry {
         for network in self.parts.ctx.networks.all() {
             let before = network.live.load();
             let snapshot = Arc::new(before.snapshot.with_book(book.clone()));
-            network.live.store(Arc::new(Live { snapshot, generation: before.generation, names: before.names, explain: before.explain }));
+            network.live.store(Arc::new(Live {
+                snapshot,
+                generation: before.generation,
+                names: before.names,
+                explain: before.explain,
+            }));
             redecide::cut_forbidden(&network, now());
         }
     }
@@ -351,7 +451,9 @@ impl Registry {
     pub fn persist(&self) {
         let mut states = self.states();
         for network in self.parts.ctx.networks.all() {
-            let Some(entered) = states.get_mut(&network.id) else { continue };
+            let Some(entered) = states.get_mut(&network.id) else {
+                continue;
+            };
             let used = network.ledger.used();
             if entered.state.used == used {
                 continue;
@@ -367,12 +469,23 @@ impl Registry {
     pub fn describe(&self, id: &NetworkId) -> Option<Described> {
         let network = self.parts.ctx.networks.by_id(id)?;
         let entered = self.states().get(id)?.clone();
-        Some(Described { network, state: entered.state, job: entered.job, policy_name: entered.name })
+        Some(Described {
+            network,
+            state: entered.state,
+            job: entered.job,
+            policy_name: entered.name,
+        })
     }
 
     /// All networks, by id.
     pub fn describe_all(&self) -> Vec<Described> {
-        self.parts.ctx.networks.all().iter().filter_map(|n| self.describe(&n.id)).collect()
+        self.parts
+            .ctx
+            .networks
+            .all()
+            .iter()
+            .filter_map(|n| self.describe(&n.id))
+            .collect()
     }
 
     /// Prefixes inside the sandbox pool that the host routes or owns: their addresses are passed over.
@@ -380,10 +493,15 @@ impl Registry {
         let book = self.book.load();
         let pool = IpNet::V4(self.parts.pools.sandboxes);
         let hosts = book.host.iter().map(|a: &IpAddr| IpNet::from(*a));
-        book.local.iter().copied().chain(hosts).filter(|net| pool.contains(net)).collect()
+        book.local
+            .iter()
+            .copied()
+            .chain(hosts)
+            .filter(|net| pool.contains(net))
+            .collect()
     }
 
-    fn record(&self, network: &Network, change: &str) -> Result<(), Unwritable> {
+    pub(super) fn record(&self, network: &Network, change: &str) -> Result<(), Unwritable> {
         let live = network.live.load();
         self.parts.ctx.journal.append(Entry::Network(NetworkChange {
             network: network.id.clone(),
@@ -394,78 +512,24 @@ impl Registry {
         }))
     }
 
-    fn allotments(&self) -> MutexGuard<'_, Allotments> {
-        self.allotments.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn allotments(&self) -> MutexGuard<'_, Allotments> {
+        self.allotments
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn states(&self) -> MutexGuard<'_, HashMap<NetworkId, Entered>> {
+    pub(super) fn states(&self) -> MutexGuard<'_, HashMap<NetworkId, Entered>> {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Adopts the networks of an earlier gateway whose links are still there; called before any door opens.
-    ///
-    /// What has state and no link, or a link and no state, is removed: half a network is worse than none.
-    pub fn adopt(&self) -> Result<usize, ChangeError> {
-        let links = self.parts.enforcer.live_links()?;
-        let (found, damaged) = self.parts.states.load()?;
-        for (folder, error) in damaged {
-            tracing::error!(folder = %folder.display(), %error, "the state of a network is damaged; the network is removed");
-            StateDir::discard(&folder)?;
-        }
-        let mut adopted = Vec::new();
-        for state in found {
-            let link = links.iter().find(|l| l.network.as_ref() == Some(&state.id) && l.link.as_str() == state.link);
-            let whole = link.filter(|l| l.v4 == Some(state.v4) && l.v6 == Some(state.v6));
-            let id = state.id.clone();
-            let outcome = whole.ok_or(ChangeError::Unknown(id.clone())).and_then(|link| self.adopt_one(state, link));
-            match outcome {
-                Ok(()) => adopted.push(id),
-                Err(error) => {
-                    tracing::error!(sandbox.id = %id, error = &error as &dyn std::error::Error, "a network could not be adopted; it is removed");
-                    self.parts.states.remove(&id)?;
-                }
-            }
-        }
-        for link in links.iter().filter(|l| l.network.as_ref().is_none_or(|id| !adopted.contains(id))) {
-            self.unwire(&link.link);
-        }
-        Ok(adopted.len())
-    }
-
-    fn adopt_one(&self, state: State, link: &crate::kernel::LiveLink) -> Result<(), ChangeError> {
-        if !self.allotments().adopt(&state.allotted()) {
-            return Err(AllotError::InUse(state.id).into());
-        }
-        let composed = self.parts.composer.compose(&state.workspace, &state.source, self.book())?;
-        let state = State { policy: composed.snapshot.hash(), ..state };
-        let mut states = self.states();
-        let network = self.enter(&mut states, state, &composed)?;
-        drop(states);
-        // A flow of before that has no close in the record was reset by the restart; this entry says so.
-        let outcome = self.parts.enforcer.adopt(link).map_err(ChangeError::from).and_then(|()| Ok(self.record(&network, "adopted")?));
-        if outcome.is_err() {
-            self.leave(&network);
-        }
-        outcome
-    }
-
-    /// Removes networks whose link is gone (someone deleted it); returns their identities.
-    pub fn drop_lost(self: &Arc<Self>) -> Result<Vec<NetworkId>, ChangeError> {
-        let links = self.parts.enforcer.live_links()?;
-        let mut lost = Vec::new();
-        for network in self.parts.ctx.networks.all() {
-            let there = links.iter().any(|l| l.link.as_str() == network.link && l.v4 == Some(network.v4) && l.v6 == Some(network.v6));
-            if !there {
-                self.detach(&network.id, "lost")?;
-                lost.push(network.id.clone());
-            }
-        }
-        Ok(lost)
     }
 }
 
 fn live(composed: &Composed, generation: Generation) -> Live {
     let snapshot = composed.snapshot.clone();
     let (names, explain) = (snapshot.names_mode(), snapshot.explains());
-    Live { snapshot, generation, names, explain }
+    Live {
+        snapshot,
+        generation,
+        names,
+        explain,
+    }
 }

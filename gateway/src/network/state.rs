@@ -64,6 +64,9 @@ impl State {
     }
 }
 
+/// State that could not be read: where, and why.
+pub type Damaged = (PathBuf, io::Error);
+
 /// The folder of all networks.
 #[derive(Clone, Debug)]
 pub struct StateDir(PathBuf);
@@ -123,7 +126,7 @@ impl StateDir {
     }
 
     /// Every state that can be read, and what could not be.
-    pub fn load(&self) -> io::Result<(Vec<State>, Vec<(PathBuf, io::Error)>)> {
+    pub fn load(&self) -> io::Result<(Vec<State>, Vec<Damaged>)> {
         let (mut states, mut damaged) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(&self.0)? {
             let folder = entry?.path();

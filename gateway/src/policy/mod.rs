@@ -45,7 +45,7 @@ pub enum ComposeError {
 }
 
 fn list(features: &[(String, Place)]) -> String {
-    let one = |(key, at): &(String, Place)| format!("`{key}` at {}:{}:{}", at.file, at.line, at.column);
+    let one = |(key, at): &(String, Place)| format!("{key} at {at}");
     features.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
@@ -72,13 +72,21 @@ pub struct Composer {
 impl Composer {
     /// No floors yet: [`Composer::reload`] reads them, and until it succeeds nothing is composed.
     pub fn new(files: FloorFiles, own: OwnListeners) -> Self {
-        Self { files, floors: ArcSwapOption::empty(), own: Arc::new(own) }
+        Self {
+            files,
+            floors: ArcSwapOption::empty(),
+            own: Arc::new(own),
+        }
     }
 
     /// Reads the floors (again); whether they differ from before. On an error the ones before stay in force.
     pub fn reload(&self) -> Result<bool, FloorError> {
         let fresh = Floors::read(&self.files)?;
-        let changed = self.floors.load().as_ref().is_none_or(|before| !fresh.same(before));
+        let changed = self
+            .floors
+            .load()
+            .as_ref()
+            .is_none_or(|before| !fresh.same(before));
         if changed {
             self.floors.store(Some(Arc::new(fresh)));
         }
@@ -86,8 +94,15 @@ impl Composer {
     }
 
     /// The effective policy of a network.
-    pub fn compose(&self, workspace: &str, source: &PolicySource, book: Arc<AddressBook>) -> Result<Composed, ComposeError> {
-        workspace.parse::<NetworkId>().map_err(|_| ComposeError::WorkspaceName)?;
+    pub fn compose(
+        &self,
+        workspace: &str,
+        source: &PolicySource,
+        book: Arc<AddressBook>,
+    ) -> Result<Composed, ComposeError> {
+        workspace
+            .parse::<NetworkId>()
+            .map_err(|_| ComposeError::WorkspaceName)?;
         let job = Arc::new(read(source)?);
         if let Some(place) = &job.needs_packages {
             return Err(ComposeError::NeedsPackages(place.clone()));
@@ -100,16 +115,24 @@ impl Composer {
         if !unenforced.is_empty() {
             return Err(ComposeError::NotEnforcedYet(unenforced));
         }
-        Ok(Composed { snapshot: Arc::new(snapshot), job: job.hash, name: job.name.clone() })
+        Ok(Composed {
+            snapshot: Arc::new(snapshot),
+            job: job.hash,
+            name: job.name.clone(),
+        })
     }
 }
 
 /// Parses and checks a job policy; the sender's word that it is right counts for nothing.
 fn read(source: &PolicySource) -> Result<Policy, ComposeError> {
     match source {
-        PolicySource::Preset(name) => document::preset(name).ok_or_else(|| ComposeError::UnknownPreset(name.clone())),
-        PolicySource::Document { file, text, packages } => {
-            document::parse(file, text, packages.as_deref()).map_err(ComposeError::Invalid)
+        PolicySource::Preset(name) => {
+            document::preset(name).ok_or_else(|| ComposeError::UnknownPreset(name.clone()))
         }
+        PolicySource::Document {
+            file,
+            text,
+            packages,
+        } => document::parse(file, text, packages.as_deref()).map_err(ComposeError::Invalid),
     }
 }

@@ -163,7 +163,9 @@ pub struct NetworkChange {
     pub network: NetworkId,
     /// Run.
     pub run: Option<String>,
-    /// `attached`, `detached`, `policy_replaced`, `adopted`.
+    /// `attached`, `detached`, `policy_replaced`; `adopted` (by a restarted gateway: flows of before that have no close
+    /// were reset); `lost` (its link was deleted), `second_interface` (its sandbox got one), `superseded` (its policy has
+    /// no form under changed floors).
     pub change: String,
     /// Effective policy.
     pub policy: PolicyHash,

@@ -118,11 +118,7 @@ fn edit(path: &Path, change: impl FnOnce(&mut Vec<String>)) {
     let text = fs::read_to_string(path).unwrap();
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     change(&mut lines);
-    fs::write(
-        path,
-        lines.iter().map(|l| format!("{l}\n")).collect::<String>(),
-    )
-    .unwrap();
+    fs::write(path, lines.join("\n") + "\n").unwrap();
 }
 
 #[test]
@@ -140,7 +136,7 @@ fn an_untouched_journal_verifies() {
 fn a_changed_byte_is_found() {
     let lab = Lab::filled();
     edit(&lab.segments()[1], |lines| {
-        lines[2] = lines[2].replace("203.0.113.9", "203.0.113.8")
+        lines[2] = lines[2].replace("203.0.113.9", "203.0.113.8");
     });
     assert_eq!(lab.kinds(), [Kind::Changed]);
 }
@@ -200,9 +196,9 @@ fn a_removed_segment_is_found_wherever_it_was() {
 #[test]
 fn a_removed_journal_is_found() {
     let lab = Lab::filled();
-    lab.segments()
-        .iter()
-        .for_each(|s| fs::remove_file(s).unwrap());
+    for segment in lab.segments() {
+        fs::remove_file(segment).unwrap();
+    }
     assert_eq!(lab.kinds(), [Kind::Cut]);
 }
 
@@ -266,7 +262,7 @@ fn lines_changed_under_the_signed_head_are_kept_as_evidence() {
     let lab = Lab::filled();
     let path = lab.segments().pop().unwrap();
     edit(&path, |lines| {
-        lines[0] = lines[0].replace("203.0.113.9", "203.0.113.8")
+        lines[0] = lines[0].replace("203.0.113.9", "203.0.113.8");
     });
     let changed = fs::read(&path).unwrap();
     lab.journal().append(open(99, "a")).unwrap();
@@ -311,7 +307,9 @@ fn old_segments_go_by_age_and_the_one_being_written_stays() {
 fn equal_denials_fold_into_one_with_a_count() {
     let lab = Lab::new();
     let journal = lab.journal();
-    (0..100).for_each(|_| journal.append(denial("a", 22)).unwrap());
+    for _ in 0..100 {
+        journal.append(denial("a", 22)).unwrap();
+    }
     journal.append(denial("a", 23)).unwrap();
     journal.append(denial("b", 22)).unwrap();
     journal.close().unwrap();
@@ -337,7 +335,9 @@ fn equal_denials_fold_into_one_with_a_count() {
 fn a_scan_of_many_ports_cannot_fill_the_journal_and_no_denial_goes_uncounted() {
     let lab = Lab::new();
     let journal = lab.journal();
-    (0..20_000).for_each(|port| journal.append(denial("a", port)).unwrap());
+    for port in 0..20_000 {
+        journal.append(denial("a", port)).unwrap();
+    }
     journal.append(denial("b", 1)).unwrap();
     journal.close().unwrap();
     let entries = lab.entries();
@@ -380,7 +380,9 @@ fn a_reader_resumes_at_its_cursor_across_segments() {
     let rest = std::iter::from_fn(|| reader.next_line().unwrap()).count();
     assert_eq!((rest, reader.cursor()), (29, 60));
     let journal = lab.journal();
-    (0..40).for_each(|flow| journal.append(open(flow, "a")).unwrap());
+    for flow in 0..40 {
+        journal.append(open(flow, "a")).unwrap();
+    }
     let more = std::iter::from_fn(|| reader.next_line().unwrap()).count();
     assert_eq!((more, reader.cursor()), (40, 100));
 }
@@ -424,7 +426,9 @@ fn a_full_disk_refuses_new_flows_keeps_room_for_their_ends_and_recovers() {
         .find(|flow| journal.append(open(*flow, "a")).is_err())
         .unwrap();
     assert!(!journal.writable());
-    (0..100).for_each(|_| journal.append(Entry::Gap { window_ms: 1 }).unwrap());
+    for _ in 0..100 {
+        journal.append(Entry::Gap { window_ms: 1 }).unwrap();
+    }
     fs::remove_file(&filler).unwrap();
     journal.tick(false).unwrap();
     assert!(journal.writable());

@@ -107,9 +107,9 @@ pub fn verify_against(dir: &Path, anchors: &Path, key: Option<&str>) -> io::Resu
     // The head is read before the lines: a journal that is being written is then never behind its head.
     for (name, about) in [(HEAD, "head"), (CHECKPOINT, "checkpoint")] {
         match Statement::read(&dir.join(name)) {
-            Ok(Some(statement)) => stated.take(&mut report, name, statement),
+            Ok(Some(statement)) => stated.take(&mut report, name, &statement),
             Ok(None) if name == HEAD => {
-                report.find(Kind::Signature, name, 0, "there is no signed head")
+                report.find(Kind::Signature, name, 0, "there is no signed head");
             }
             Ok(None) => {}
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -154,7 +154,7 @@ struct Stated {
 }
 
 impl Stated {
-    fn take(&mut self, report: &mut Report, place: &str, statement: Statement) {
+    fn take(&mut self, report: &mut Report, place: &str, statement: &Statement) {
         let seq = statement.seq;
         let Some(position) = statement.position().filter(|_| statement.holds()) else {
             return report.find(Kind::Signature, place, seq, "the signature does not hold");
@@ -192,7 +192,7 @@ fn read_anchors(path: &Path, report: &mut Report, stated: &mut Stated) -> io::Re
     for (number, line) in BufReader::new(file).lines().enumerate() {
         let place = format!("anchors line {}", number + 1);
         match serde_json::from_str::<Statement>(&line?) {
-            Ok(statement) => stated.take(report, &place, statement),
+            Ok(statement) => stated.take(report, &place, &statement),
             Err(_) => report.find(Kind::Signature, place, 0, "the anchor cannot be read"),
         }
     }

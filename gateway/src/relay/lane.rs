@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use netpolicy::decide::{Denial, Evidence, Ground, RelayPermit, decide_bytes};
+use netpolicy::decide::{Denial, Evidence, Ground, RelayPermit, decide_bytes, judges_each_request};
 use netpolicy::reason::Reason;
 
 use crate::context::{Context, now};
@@ -186,6 +186,11 @@ impl Lane<'_> {
     /// Decides that the far end may speak although the client has not: nothing is kept as evidence.
     pub(crate) fn decide_opaque(&self) -> Result<RelayPermit, Denial> {
         self.decide_with(&self.flow.ground, &Evidence::Opaque)
+    }
+
+    /// Whether a name that only a later request says could be denied on this flow.
+    pub(crate) fn judges_each_request(&self) -> bool {
+        judges_each_request(&self.network.live.load().snapshot, &self.flow.ground, now())
     }
 
     fn decide_with(&self, ground: &Ground, evidence: &Evidence) -> Result<RelayPermit, Denial> {

@@ -4,14 +4,20 @@
 //! which it speaks first are not delayed; the client's first bytes are held only as long as they may become a ClientHello
 //! or a request head, whose name must agree. Where the far end speaks before the client, its permit is decided on opaque
 //! bytes, and the client's bytes are still decided when they come.
+//!
+//! Where a name decides anything, an `any` flow whose client begins with a request turns into one that is read request by
+//! request ([`super::http`]): a second request on the same connection would name whatever it likes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use netpolicy::decide::Evidence;
 use netpolicy::policy::Speaks;
+use netpolicy::reason::Reason;
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::lane::{End, Lane, Notes, Refusal, Way};
+use super::lane::{End, Lane, Notes, Refusal, Way, plain_denial};
 use super::pump::{Stop, finish, pump, send, wait};
 use crate::detect::{Language, Seen, Sight, Sniffer};
 
@@ -35,21 +41,24 @@ pub async fn run(
     notes: &mut Notes,
 ) -> End {
     let (opened, open) = watch::channel(false);
-    let up = upward(
-        &lane,
-        client,
-        server,
-        Upward {
-            early,
-            opened,
-            notes,
-        },
-    );
-    let down = downward(&lane, client, server, open);
-    tokio::select! {
-        end = both(up, down, &lane) => end,
-        end = silence(&lane) => end,
+    let (requests, turned) = oneshot::channel();
+    let spoke = AtomicBool::new(false);
+    let early = {
+        let own = Upward { early, opened, requests, notes: &mut *notes };
+        let up = upward(&lane, client, server, own);
+        let down = downward(&lane, client, server, (open, &spoke));
+        tokio::select! {
+            end = both(up, down, &lane) => return end,
+            end = silence(&lane) => return end,
+            Ok(early) = turned => early,
+        }
+    };
+    if spoke.load(Ordering::Relaxed) {
+        // no HTTP server speaks first, and what of its words arrived is not known
+        let refusal = Refusal::new(plain_denial(Reason::HttpMalformed), Language::Other, &Evidence::HttpMalformed);
+        return End::Denied(Box::new(refusal));
     }
+    super::http::run(lane, client, server, early, notes).await
 }
 
 /// Both directions of a flow whose bytes are decided already.
@@ -113,6 +122,8 @@ async fn silence(lane: &Lane<'_>) -> End {
 struct Upward<'n> {
     early: Early,
     opened: watch::Sender<bool>,
+    /// Takes the flow away from here, to be read request by request.
+    requests: oneshot::Sender<Early>,
     notes: &'n mut Notes,
 }
 
@@ -140,6 +151,12 @@ async fn upward(
             seen.language,
             &seen.evidence,
         ))));
+    }
+    if matches!(seen.evidence, Evidence::Http { .. }) && lane.judges_each_request() {
+        own.early.seen = Some(Box::new(seen));
+        // nobody listens only if the flow is over, and then this is dropped with it
+        let _ = own.requests.send(own.early);
+        return std::future::pending().await;
     }
     let pause = match lane.count(Way::Up, own.early.bytes.len()) {
         Ok(pause) => pause,
@@ -228,7 +245,7 @@ async fn downward(
     lane: &Lane<'_>,
     client: &TcpStream,
     server: &TcpStream,
-    mut open: watch::Receiver<bool>,
+    (mut open, spoke): (watch::Receiver<bool>, &AtomicBool),
 ) -> Stop {
     let speaks_first = async {
         match lane.flow.ground.speaks() {
@@ -253,5 +270,6 @@ async fn downward(
         Some(Ok(())) if lane.decide_opaque().is_ok() || permitted.await => {}
         Some(Ok(())) => return std::future::pending().await,
     }
+    spoke.store(true, Ordering::Relaxed);
     pump(server, client, Way::Down, lane).await
 }

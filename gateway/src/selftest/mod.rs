@@ -37,8 +37,15 @@ impl Selftest {
 
     /// Before the posture opens. Blocks for tens of milliseconds.
     pub fn quick(&self) -> Result<(), Cause> {
-        let failed = |text: String| Cause::new(format!("the probe before enforcing failed: {text}"), "sallyport selftest");
-        let table = self.closed().map_err(|e| failed(crate::control::problems::chain(&e)))?;
+        let failed = |text: String| {
+            Cause::new(
+                format!("the probe before enforcing failed: {text}"),
+                "sallyport selftest",
+            )
+        };
+        let table = self
+            .closed()
+            .map_err(|e| failed(crate::control::problems::chain(&e)))?;
         match table.iter().find(|probe| !probe.passed) {
             None => Ok(()),
             Some(probe) => Err(failed(format!("{}: {}", probe.promise, probe.seen))),
@@ -54,7 +61,9 @@ impl Selftest {
             probes.extend(suite.permitted()?);
             Ok(SelftestReport { probes })
         });
-        table.await.unwrap_or_else(|e| Err(ChangeError::State(std::io::Error::other(e))))
+        table
+            .await
+            .unwrap_or_else(|e| Err(ChangeError::State(std::io::Error::other(e))))
     }
 
     /// Under `none`: nothing but the broker and denials.
@@ -62,11 +71,31 @@ impl Selftest {
         let sandbox = Sandbox::attach(&self.registry, &PolicySource::Preset("none".to_owned()))?;
         let service = IpAddr::V4(self.registry.pools().service_v4());
         let table = vec![
-            row("control_broker", "the sandbox reaches its broker", sandbox.reaches_broker(service)),
-            row("dns_denied_name", "a denied name is answered NXDOMAIN, at once", sandbox.name_is_denied(service, "selftest.example")),
-            row("tcp_denied", "a denied connect is reset at once", sandbox.is_refused(SocketAddr::from((NOBODY, 443)))),
-            row("metadata", "the metadata service is out of reach", sandbox.is_refused(SocketAddr::from((METADATA, 80)))),
-            row("gateway_ports", "the gateway's own ports do not answer", sandbox.is_refused(SocketAddr::from((service, 22)))),
+            row(
+                "control_broker",
+                "the sandbox reaches its broker",
+                sandbox.reaches_broker(service),
+            ),
+            row(
+                "dns_denied_name",
+                "a denied name is answered NXDOMAIN, at once",
+                sandbox.name_is_denied(service, "selftest.example"),
+            ),
+            row(
+                "tcp_denied",
+                "a denied connect is reset at once",
+                sandbox.is_refused(SocketAddr::from((NOBODY, 443))),
+            ),
+            row(
+                "metadata",
+                "the metadata service is out of reach",
+                sandbox.is_refused(SocketAddr::from((METADATA, 80))),
+            ),
+            row(
+                "gateway_ports",
+                "the gateway's own ports do not answer",
+                sandbox.is_refused(SocketAddr::from((service, 22))),
+            ),
         ];
         sandbox.detach();
         Ok(table)
@@ -74,29 +103,72 @@ impl Selftest {
 
     /// Under `internet`: the machine itself, other sandboxes, forged and foreign packets.
     fn internet(&self) -> Result<Vec<Probe>, ChangeError> {
-        let sandbox = Sandbox::attach(&self.registry, &PolicySource::Preset("internet".to_owned()))?;
+        let sandbox =
+            Sandbox::attach(&self.registry, &PolicySource::Preset("internet".to_owned()))?;
         let other = Sandbox::attach(&self.registry, &PolicySource::Preset("internet".to_owned()))?;
         let service = IpAddr::V4(self.registry.pools().service_v4());
         let mut table = vec![
-            row("metadata_internet", "the metadata service is out of reach with internet access", sandbox.is_refused(SocketAddr::from((METADATA, 80)))),
-            row("other_run", "another sandbox is out of reach", sandbox.is_refused(SocketAddr::from((other.v4(), 80)))),
-            row("gateway_door", "the doors do not answer when addressed", sandbox.is_refused(SocketAddr::from((service, 9040)))),
+            row(
+                "metadata_internet",
+                "the metadata service is out of reach with internet access",
+                sandbox.is_refused(SocketAddr::from((METADATA, 80))),
+            ),
+            row(
+                "other_run",
+                "another sandbox is out of reach",
+                sandbox.is_refused(SocketAddr::from((other.v4(), 80))),
+            ),
+            row(
+                "gateway_door",
+                "the doors do not answer when addressed",
+                sandbox.is_refused(SocketAddr::from((service, 9040))),
+            ),
         ];
         match self.machine().map(Target::open) {
-            None => table.push(row("host", "the machine's own services are out of reach", Err("this machine has no address to try".to_owned()))),
-            Some(Err(error)) => table.push(row("host", "the machine's own services are out of reach", Err(error.to_string()))),
+            None => table.push(row(
+                "host",
+                "the machine's own services are out of reach",
+                Err("this machine has no address to try".to_owned()),
+            )),
+            Some(Err(error)) => table.push(row(
+                "host",
+                "the machine's own services are out of reach",
+                Err(error.to_string()),
+            )),
             Some(Ok(target)) => {
-                let refused = sandbox.is_refused(target.tcp()).and_then(|seen| target.saw_nothing(seen));
-                table.push(row("host", "the machine's own services are out of reach", refused));
-                let sent = sandbox.sends_datagram(target.udp()).and_then(|seen| target.saw_nothing(seen));
-                table.push(row("udp", "datagrams to other ports than DNS go nowhere", sent));
-                let forged = self.dropped("drop_spoofed", || sandbox.forges(other.v4(), target.udp())).and_then(|seen| target.saw_nothing(seen));
+                let refused = sandbox
+                    .is_refused(target.tcp())
+                    .and_then(|seen| target.saw_nothing(&seen));
+                table.push(row(
+                    "host",
+                    "the machine's own services are out of reach",
+                    refused,
+                ));
+                let sent = sandbox
+                    .sends_datagram(target.udp())
+                    .and_then(|seen| target.saw_nothing(&seen));
+                table.push(row(
+                    "udp",
+                    "datagrams to other ports than DNS go nowhere",
+                    sent,
+                ));
+                let forged = self
+                    .dropped("drop_spoofed", || sandbox.forges(other.v4(), target.udp()))
+                    .and_then(|seen| target.saw_nothing(&seen));
                 table.push(row("spoofed", "a forged source is dropped", forged));
             }
         }
         // GRE: any protocol that is neither TCP, UDP nor ICMP.
-        table.push(row("protocol", "other protocols are dropped", self.dropped("drop_protocol", || sandbox.sends_protocol(47, NOBODY))));
-        table.push(row("icmp", "ICMP goes nowhere", self.dropped("drop_icmp", || sandbox.sends_protocol(1, NOBODY))));
+        table.push(row(
+            "protocol",
+            "other protocols are dropped",
+            self.dropped("drop_protocol", || sandbox.sends_protocol(47, NOBODY)),
+        ));
+        table.push(row(
+            "icmp",
+            "ICMP goes nowhere",
+            self.dropped("drop_icmp", || sandbox.sends_protocol(1, NOBODY)),
+        ));
         sandbox.detach();
         other.detach();
         Ok(table)
@@ -106,7 +178,11 @@ impl Selftest {
     fn permitted(&self) -> Result<Vec<Probe>, ChangeError> {
         const PROMISE: &str = "a permitted connect gets through";
         let Some(Ok(target)) = self.machine().map(Target::open) else {
-            return Ok(vec![row("control_permitted", PROMISE, Err("this machine has no address to try".to_owned()))]);
+            return Ok(vec![row(
+                "control_permitted",
+                PROMISE,
+                Err("this machine has no address to try".to_owned()),
+            )]);
         };
         let to = target.tcp();
         let text = format!(
@@ -114,7 +190,11 @@ impl Selftest {
             to.ip(),
             to.port()
         );
-        let source = PolicySource::Document { file: "selftest.yaml".to_owned(), text, packages: None };
+        let source = PolicySource::Document {
+            file: "selftest.yaml".to_owned(),
+            text,
+            packages: None,
+        };
         let sandbox = Sandbox::attach(&self.registry, &source)?;
         // A floor may forbid it: then the denial is right, and the broker was the control.
         let seen = if sandbox.permits(to) {
@@ -129,7 +209,8 @@ impl Selftest {
     /// An address of the machine that a packet could be sent to.
     fn machine(&self) -> Option<IpAddr> {
         let book = self.registry.book();
-        let usable = |a: &&IpAddr| matches!(a, IpAddr::V4(v4) if !v4.is_loopback() && !v4.is_link_local());
+        let usable =
+            |a: &&IpAddr| matches!(a, IpAddr::V4(v4) if !v4.is_loopback() && !v4.is_link_local());
         book.host.iter().find(usable).copied()
     }
 
@@ -137,7 +218,10 @@ impl Selftest {
     fn dropped(&self, counter: &str, act: impl FnOnce() -> Outcome) -> Outcome {
         let count = || -> Result<u64, String> {
             let all = self.enforcer.counters().map_err(|e| e.to_string())?;
-            all.into_iter().find(|(name, _)| name == counter).map(|(_, c)| c.packets).ok_or_else(|| format!("there is no counter {counter}"))
+            all.into_iter()
+                .find(|(name, _)| name == counter)
+                .map(|(_, c)| c.packets)
+                .ok_or_else(|| format!("there is no counter {counter}"))
         };
         let before = count()?;
         let seen = act()?;
@@ -153,5 +237,10 @@ fn row(name: &str, promise: &str, outcome: Outcome) -> Probe {
         Ok(seen) => (true, seen),
         Err(seen) => (false, seen),
     };
-    Probe { name: name.to_owned(), promise: promise.to_owned(), passed, seen }
+    Probe {
+        name: name.to_owned(),
+        promise: promise.to_owned(),
+        passed,
+        seen,
+    }
 }

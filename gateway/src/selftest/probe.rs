@@ -41,7 +41,9 @@ impl Sandbox {
         let namespace = Ns::anonymous()?;
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|e| io::Error::other(e.to_string()))?;
-        let path = registry.run_dir().join(format!("selftest-{:016x}", u64::from_be_bytes(random)));
+        let path = registry
+            .run_dir()
+            .join(format!("selftest-{:016x}", u64::from_be_bytes(random)));
         let listener = UnixListener::bind(&path)?;
         listener.set_nonblocking(true)?;
         let request = AttachRequest {
@@ -55,7 +57,12 @@ impl Sandbox {
         let descriptor = namespace.fd().try_clone_to_owned()?;
         let attached = registry.attach(&request, descriptor, rustix::process::geteuid().as_raw());
         match attached {
-            Ok(described) => Ok(Self { registry: registry.clone(), namespace, network: described.network, broker: (listener, path) }),
+            Ok(described) => Ok(Self {
+                registry: registry.clone(),
+                namespace,
+                network: described.network,
+                broker: (listener, path),
+            }),
             Err(error) => {
                 drop(std::fs::remove_file(&path));
                 Err(error)
@@ -77,8 +84,13 @@ impl Sandbox {
     }
 
     /// Runs inside.
-    fn inside<T: Send + 'static>(&self, act: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, String> {
-        self.namespace.run(move || Ok(act())).map_err(|e| crate::control::problems::chain(&e))?
+    fn inside<T: Send + 'static>(
+        &self,
+        act: impl FnOnce() -> Result<T, String> + Send + 'static,
+    ) -> Result<T, String> {
+        self.namespace
+            .run(move || Ok(act()))
+            .map_err(|e| crate::control::problems::chain(&e))?
     }
 
     /// A connect that must be refused, and soon.
@@ -87,8 +99,13 @@ impl Sandbox {
             let began = Instant::now();
             match TcpStream::connect_timeout(&to, AT_ONCE) {
                 Ok(_) => Err(format!("{to} was reached")),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(format!("refused after {} ms", began.elapsed().as_millis())),
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(format!("{to} was not refused within {} ms", AT_ONCE.as_millis())),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    Ok(format!("refused after {} ms", began.elapsed().as_millis()))
+                }
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(format!(
+                    "{to} was not refused within {} ms",
+                    AT_ONCE.as_millis()
+                )),
                 Err(error) => Ok(format!("{error}")),
             }
         })
@@ -97,8 +114,11 @@ impl Sandbox {
     /// A connect that must succeed and carry bytes.
     pub fn connects(&self, to: SocketAddr) -> Outcome {
         self.inside(move || {
-            let mut stream = TcpStream::connect_timeout(&to, AT_ONCE).map_err(|e| format!("connecting to {to}: {e}"))?;
-            stream.write_all(b"selftest\n").map_err(|e| format!("writing: {e}"))?;
+            let mut stream = TcpStream::connect_timeout(&to, AT_ONCE)
+                .map_err(|e| format!("connecting to {to}: {e}"))?;
+            stream
+                .write_all(b"selftest\n")
+                .map_err(|e| format!("writing: {e}"))?;
             Ok(format!("{to} was reached"))
         })
     }
@@ -109,24 +129,42 @@ impl Sandbox {
             direction: Direction::Egress,
             protocol: Protocol::Tcp,
             port: to.port(),
-            to: Destination::Address { address: to.ip(), bound: Vec::new(), heard: Heard::NotYet },
+            to: Destination::Address {
+                address: to.ip(),
+                bound: Vec::new(),
+                heard: Heard::NotYet,
+            },
         };
-        matches!(decide_connect(&self.network.live.load().snapshot, &intent, now()), Connect::Dial(_))
+        matches!(
+            decide_connect(&self.network.live.load().snapshot, &intent, now()),
+            Connect::Dial(_)
+        )
     }
 
     /// The broker's port on the service address leads to our own socket.
     pub fn reaches_broker(&self, service: IpAddr) -> Outcome {
-        let held = self.inside(move || TcpStream::connect_timeout(&(service, 80).into(), AT_ONCE).map_err(|e| format!("connecting to the broker: {e}")))?;
+        let held = self.inside(move || {
+            TcpStream::connect_timeout(&(service, 80).into(), AT_ONCE)
+                .map_err(|e| format!("connecting to the broker: {e}"))
+        })?;
         let due = Instant::now() + AT_ONCE;
-        let (mut stream, _) = wait(due, || self.broker.0.accept()).ok_or("the broker got no connection")?;
+        let (mut stream, _) =
+            wait(due, || self.broker.0.accept()).ok_or("the broker got no connection")?;
         let mut line = Vec::new();
-        let read = stream.set_nonblocking(false).and_then(|()| stream.set_read_timeout(Some(AT_ONCE))).and_then(|()| stream.read_to_end(&mut line));
+        let read = stream
+            .set_nonblocking(false)
+            .and_then(|()| stream.set_read_timeout(Some(AT_ONCE)))
+            .and_then(|()| stream.read_to_end(&mut line));
         drop(held);
         let whose: crate::control::Handover = match read.map(|_| serde_json::from_slice(&line)) {
             Ok(Ok(whose)) => whose,
             _ => return Err("the broker got a connection without its owner".to_owned()),
         };
-        if whose.network == self.network.id { Ok("the broker got it, with this network's name".to_owned()) } else { Err("the broker got another network's name".to_owned()) }
+        if whose.network == self.network.id {
+            Ok("the broker got it, with this network's name".to_owned())
+        } else {
+            Err("the broker got another network's name".to_owned())
+        }
     }
 
     /// A question for a name that nothing permits.
@@ -160,13 +198,16 @@ impl Sandbox {
     pub fn sends_datagram(&self, to: SocketAddr) -> Outcome {
         self.inside(move || {
             let sent = UdpSocket::bind(("0.0.0.0", 0)).and_then(|s| s.send_to(b"selftest", to));
-            sent.map(|_| "sent".to_owned()).map_err(|e| format!("sending: {e}"))
+            sent.map(|_| "sent".to_owned())
+                .map_err(|e| format!("sending: {e}"))
         })
     }
 
     /// A datagram with another sandbox's address as source.
     pub fn forges(&self, source: Ipv4Addr, to: SocketAddr) -> Outcome {
-        let SocketAddr::V4(to) = to else { return Err("no IPv4 target".to_owned()) };
+        let SocketAddr::V4(to) = to else {
+            return Err("no IPv4 target".to_owned());
+        };
         let mut datagram = Vec::with_capacity(16);
         datagram.extend_from_slice(&40_000_u16.to_be_bytes());
         datagram.extend_from_slice(&to.port().to_be_bytes());
@@ -191,10 +232,16 @@ fn raw(source: Ipv4Addr, to: Ipv4Addr, protocol: u8, payload: &[u8]) -> Outcome 
     packet.extend_from_slice(&to.octets());
     packet.extend_from_slice(payload);
     let send = || {
-        let socket = Socket::new(Domain::IPV4, Type::RAW, Some(socket2::Protocol::from(libc::IPPROTO_RAW)))?;
+        let socket = Socket::new(
+            Domain::IPV4,
+            Type::RAW,
+            Some(socket2::Protocol::from(libc::IPPROTO_RAW)),
+        )?;
         socket.send_to(&packet, &SocketAddrV4::new(to, 0).into())
     };
-    send().map(|_| "sent".to_owned()).map_err(|e| format!("sending a raw packet: {e}"))
+    send()
+        .map(|_| "sent".to_owned())
+        .map_err(|e| format!("sending a raw packet: {e}"))
 }
 
 /// Tries a non-blocking act until it works or the time is up.
@@ -218,7 +265,10 @@ pub struct Target {
 impl Target {
     /// On free ports of an address of the machine.
     pub fn open(address: IpAddr) -> io::Result<Self> {
-        let (tcp, udp) = (TcpListener::bind((address, 0))?, UdpSocket::bind((address, 0))?);
+        let (tcp, udp) = (
+            TcpListener::bind((address, 0))?,
+            UdpSocket::bind((address, 0))?,
+        );
         tcp.set_nonblocking(true)?;
         udp.set_nonblocking(true)?;
         Ok(Self { address, tcp, udp })
@@ -235,15 +285,20 @@ impl Target {
     }
 
     /// Nothing arrived, and nothing arrives in a moment.
-    pub fn saw_nothing(&self, seen: String) -> Outcome {
+    pub fn saw_nothing(&self, seen: &str) -> Outcome {
         let mut buffer = [MaybeUninit::uninit(); 64];
         let datagrams = socket2::SockRef::from(&self.udp);
         let due = Instant::now() + ARRIVES;
         let arrived = wait(due, || match self.tcp.accept() {
             Ok((_, from)) => Ok(format!("a connection from {from} arrived")),
-            Err(_) => datagrams.recv(&mut buffer).map(|_| "a datagram arrived".to_owned()),
+            Err(_) => datagrams
+                .recv(&mut buffer)
+                .map(|_| "a datagram arrived".to_owned()),
         });
-        arrived.map_or_else(|| Ok(format!("{seen}, nothing arrived")), |what| Err(format!("{seen}, but {what}")))
+        arrived.map_or_else(
+            || Ok(format!("{seen}, nothing arrived")),
+            |what| Err(format!("{seen}, but {what}")),
+        )
     }
 
     /// One connection arrived.

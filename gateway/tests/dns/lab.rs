@@ -154,6 +154,8 @@ impl Lab {
             v4: Ipv4Addr::new(127, 0, 0, last),
             v6: Ipv6Addr::new(0xfd53, 0x616c, 0x6c79, 2, 0, 0, 0, last.into()),
             link: format!("l{last}"),
+            owner: 0,
+            scope: gateway::resolve::upstream::Scope::fresh(),
             broker: None,
             live: ArcSwap::from_pointee(live(policy)),
             leases: Leases::open(&self.leases_path(last), pools(), "w").unwrap(),

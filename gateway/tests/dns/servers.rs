@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gateway::resolve::leases::Paces;
+use gateway::resolve::upstream::Scope;
 use gateway::resolve::{LookupError, Resolver, Upstreams};
 use hickory_proto::op::{Message, MessageType, ResponseCode};
 use hickory_proto::rr::RecordType;
@@ -59,7 +60,7 @@ async fn reply_with_another_id_or_question_is_not_believed() {
     for forge in forgeries {
         let upstream = forging(forge);
         let found = resolver(&[upstream.address])
-            .addresses(&name("ok.net"))
+            .addresses(Scope::fresh(), &name("ok.net"))
             .await
             .unwrap();
         assert_eq!(
@@ -81,7 +82,7 @@ async fn reply_from_another_address_is_not_heard() {
     let wanted = name("ok.net");
     let asking = tokio::time::timeout(
         std::time::Duration::from_secs(1),
-        resolver.addresses(&wanted),
+        resolver.addresses(Scope::fresh(), &wanted),
     );
     let forger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let (found, ()) = tokio::join!(asking, async {
@@ -103,7 +104,7 @@ async fn reply_from_another_address_is_not_heard() {
     );
     assert!(
         resolver_of(&upstream)
-            .addresses(&name("ok.net"))
+            .addresses(Scope::fresh(), &name("ok.net"))
             .await
             .is_ok()
     );
@@ -141,12 +142,12 @@ async fn malformed_reply_moves_on_to_the_next_server() {
         let good = Upstream::zone(vec![host("ok.net", "93.184.216.34")]);
         let started = Instant::now();
         let found = resolver(&[bad.address, good.address])
-            .addresses(&name("ok.net"))
+            .addresses(Scope::fresh(), &name("ok.net"))
             .await
             .unwrap();
         assert_eq!(found[0].to_string(), "93.184.216.34");
         assert!(started.elapsed().as_secs() < 2);
-        let alone = resolver(&[bad.address]).addresses(&name("ok.net")).await;
+        let alone = resolver(&[bad.address]).addresses(Scope::fresh(), &name("ok.net")).await;
         assert!(matches!(alone, Err(LookupError::Upstream(_))), "{alone:?}");
     }
 }
@@ -182,7 +183,7 @@ async fn closed_port_is_noticed_at_once() {
     let good = Upstream::zone(vec![host("ok.net", "93.184.216.34")]);
     let resolver = resolver(&[closed, good.address]);
     let started = Instant::now();
-    assert!(resolver.addresses(&name("ok.net")).await.is_ok());
+    assert!(resolver.addresses(Scope::fresh(), &name("ok.net")).await.is_ok());
     assert!(
         started.elapsed().as_millis() < 1500,
         "{:?}",
@@ -206,16 +207,30 @@ async fn one_family_that_never_answers_does_not_stop_the_other() {
 async fn equal_look_ups_are_one() {
     let upstream = Upstream::zone(vec![host("ok.net", "93.184.216.34")]);
     let resolver = resolver_of(&upstream);
-    let wanted = name("ok.net");
-    let all = futures_util::future::join_all((0..50).map(|_| resolver.addresses(&wanted))).await;
+    let (wanted, scope) = (name("ok.net"), Scope::fresh());
+    let all = futures_util::future::join_all((0..50).map(|_| resolver.addresses(scope, &wanted))).await;
     assert!(
         all.iter()
             .all(|found| found.as_ref().is_ok_and(|f| f.len() == 1))
     );
     assert_eq!(upstream.log().len(), 2);
     // and the cache holds
-    resolver.addresses(&wanted).await.unwrap();
+    resolver.addresses(scope, &wanted).await.unwrap();
     assert_eq!(upstream.log().len(), 2);
+}
+
+#[tokio::test]
+async fn invariant_5_networks_share_no_cached_answer() {
+    let upstream = Upstream::zone(vec![host("ok.net", "93.184.216.34")]);
+    let resolver = resolver_of(&upstream);
+    let (wanted, one, other) = (name("ok.net"), Scope::fresh(), Scope::fresh());
+    resolver.addresses(one, &wanted).await.unwrap();
+    assert!(resolver.known(one, &wanted, Instant::now()).is_some());
+    assert!(resolver.known(other, &wanted, Instant::now()).is_none());
+    // nor one look-up at the same time
+    let both = futures_util::future::join(resolver.addresses(other, &wanted), resolver.addresses(Scope::fresh(), &wanted));
+    assert!(both.await.0.is_ok());
+    assert_eq!(upstream.log().len(), 6);
 }
 
 #[tokio::test]
@@ -241,7 +256,7 @@ async fn split_dns_asks_the_longest_domain() {
         ("x.lab.corp.net", "10.0.0.2"),
     ] {
         assert_eq!(
-            resolver.addresses(&name(asked)).await.unwrap()[0].to_string(),
+            resolver.addresses(Scope::fresh(), &name(asked)).await.unwrap()[0].to_string(),
             answer,
             "{asked}"
         );
@@ -251,9 +266,9 @@ async fn split_dns_asks_the_longest_domain() {
 #[tokio::test]
 async fn system_resolvers_are_followed() {
     let [old, new] = ["1.1.1.1", "1.1.1.2"].map(|a| Upstream::zone(vec![host("ok.net", a)]));
-    let resolver = resolver_of(&old);
+    let (resolver, scope) = (resolver_of(&old), Scope::fresh());
     assert_eq!(
-        resolver.addresses(&name("ok.net")).await.unwrap()[0].to_string(),
+        resolver.addresses(scope, &name("ok.net")).await.unwrap()[0].to_string(),
         "1.1.1.1"
     );
     resolver.set_upstreams(Upstreams {
@@ -261,7 +276,7 @@ async fn system_resolvers_are_followed() {
         domains: Vec::new(),
     });
     assert_eq!(
-        resolver.addresses(&name("ok.net")).await.unwrap()[0].to_string(),
+        resolver.addresses(scope, &name("ok.net")).await.unwrap()[0].to_string(),
         "1.1.1.2"
     );
 }

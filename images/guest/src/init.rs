@@ -23,6 +23,9 @@ const CANNOT_EXECUTE: u8 = 126;
 /// The command does not exist, as in a shell.
 const NOT_FOUND: u8 = 127;
 
+/// 128 plus SIGKILL: how the kernel ends what needs more memory than there is.
+const KILLED: u8 = 137;
+
 /// Runs `command` for at most `deadline_seconds`.
 pub fn run(deadline_seconds: u64, command: &[OsString]) -> ExitCode {
     match supervise(deadline_seconds, command) {
@@ -83,6 +86,9 @@ fn supervise(deadline_seconds: u64, command: &[OsString]) -> std::io::Result<u8>
             break TIMED_OUT;
         }
     };
+    if code == KILLED && killed_for_memory() > 0 {
+        eprintln!("sally init: the memory limit was reached and the kernel killed for it");
+    }
     // As process 1 our end takes everything with it; where we are not (a test, a shared pid namespace) this does
     // what it can.
     if std::process::id() == 1 {
@@ -91,6 +97,24 @@ fn supervise(deadline_seconds: u64, command: &[OsString]) -> std::io::Result<u8>
         sys::kill(-main, libc::SIGKILL);
     }
     Ok(code)
+}
+
+/// How often the kernel killed here because of the memory limit (cgroup v2, then v1). For people: not every engine
+/// notices, and whoever reads the output should know why it ends.
+fn killed_for_memory() -> u64 {
+    [
+        "/sys/fs/cgroup/memory.events",
+        "/sys/fs/cgroup/memory/memory.oom_control",
+    ]
+    .iter()
+    .filter_map(|path| std::fs::read_to_string(path).ok())
+    .find_map(|text| oom_kills(&text))
+    .unwrap_or(0)
+}
+
+fn oom_kills(text: &str) -> Option<u64> {
+    text.lines()
+        .find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
 /// Starts the command in a process group of its own; on failure says why and returns the exit code.
@@ -123,5 +147,23 @@ fn forward(received: sys::Received, main: i32) {
         sys::kill(-main, received.signal);
         // A stopped group would sit on the signal until someone continues it.
         sys::kill(-main, libc::SIGCONT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_kills_are_read_in_both_forms() {
+        assert_eq!(
+            oom_kills("low 0\nhigh 0\nmax 4\noom 1\noom_kill 2\noom_group_kill 0\n"),
+            Some(2)
+        );
+        assert_eq!(
+            oom_kills("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"),
+            Some(1)
+        );
+        assert_eq!(oom_kills(""), None);
     }
 }

@@ -13,7 +13,7 @@ use super::{Connect, Denial, Destination, Direction, Evidence, Heard, Intent};
 use crate::ids::UnixSeconds;
 use crate::name::{Host, Name};
 use crate::policy::http::canonical_path;
-use crate::policy::{Rule, Speaks};
+use crate::policy::{Protocol, Rule, Speaks};
 use crate::reason::Reason;
 
 /// Decides the first client bytes of a dialled flow, and every later HTTP request of it.
@@ -207,17 +207,33 @@ fn request_fits(
         | Evidence::HttpMalformed
         | Evidence::Opaque => None,
     };
-    judge_request(s, ground, request, now)
+    // a flow to a bare address is judged by the rules of the name it says, or the address would be a way around them
+    judge_request(s, ground, ground.name.as_ref().or(name_in(evidence)), request, now)
 }
 
-/// Judges method and path of a request (`None`: bytes that show neither) by the rules of the flow's name.
+/// Whether every request of a flow must be read, not only its first bytes: where a name decides anything, a second
+/// request on the same connection could say another one.
+pub fn judges_each_request(s: &Snapshot, ground: &Ground, now: UnixSeconds) -> bool {
+    if ground.direction == Direction::Ingress || ground.protocol != Protocol::Tcp {
+        return false;
+    }
+    ground.name.is_some()
+        || s.layers().iter().any(|layer| {
+            let deny = &layer.index.deny;
+            let has_requests = |rule: &Rule| !rule.http.is_empty() && rule.applies(ground.port, ground.protocol, now);
+            deny.host_could_apply(ground.port, ground.protocol, now).is_some() || layer.policy().allow.iter().any(has_requests)
+        })
+}
+
+/// Judges method and path of a request (`None`: bytes that show neither) by the rules of a name.
 pub(crate) fn judge_request(
     s: &Snapshot,
     ground: &Ground,
+    name: Option<&Name>,
     request: Option<(&str, &str)>,
     now: UnixSeconds,
 ) -> Result<(), Denial> {
-    let Some(name) = &ground.name else {
+    let Some(name) = name else {
         return Ok(());
     };
     for layer in s.layers() {

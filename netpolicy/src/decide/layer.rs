@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use super::snapshot::Layer;
 use super::special::{Special, special};
 use super::{Denial, Speech};
-use crate::addr::{AddressBook, Class, Classified};
+use crate::addr::{AddressBook, Class, Classified, Reach};
 use crate::ids::UnixSeconds;
 use crate::name::Name;
 use crate::policy::{NetworkMode, Place, Protocol, Rule, Selector};
@@ -34,14 +34,16 @@ pub(super) struct Grant {
 pub(super) struct Classed {
     pub(super) address: IpAddr,
     pub(super) classified: Classified,
+    /// The address and those inside it: a denial of any of them is one of all.
+    pub(super) forms: Vec<IpAddr>,
 }
 
 impl Classed {
     pub(super) fn new(book: &AddressBook, address: IpAddr) -> Self {
-        Self {
-            address,
-            classified: book.classify(address),
-        }
+        let classified = book.classify(address);
+        // a mapped address is the IPv4 address: what is looked up, judged and dialled has one form
+        let address = address.to_canonical();
+        Self { address, classified, forms: book.forms(address) }
     }
 
     pub(super) fn class(&self) -> Class {
@@ -104,9 +106,7 @@ impl Layer {
 
     /// The `deny` entry that forbids this address here, if one does. It also holds for the IPv4 address inside.
     pub(super) fn address_denial(&self, place: &Classed, ask: Ask) -> Option<Denial> {
-        let inside = place.classified.embedded.map(IpAddr::V4);
-        let numbers = [Some(place.address), inside].into_iter().flatten();
-        let mut numbers = numbers.flat_map(|address| self.index.deny.by_address(address));
+        let mut numbers = place.forms.iter().flat_map(|address| self.index.deny.by_address(*address));
         let rule = numbers.find_map(|number| {
             self.policy()
                 .deny
@@ -191,7 +191,13 @@ impl Layer {
         match place.class() {
             Class::Public => Ok(()),
             Class::Private | Class::Host if private => Ok(()),
-            Class::Special if private && self.names_special(place.address, ask, book) => Ok(()),
+            Class::Special
+                if private
+                    && place.classified.reach == Reach::PrivateByCidr
+                    && self.names_special(place.address, ask, book) =>
+            {
+                Ok(())
+            }
             Class::Private => Err(Reason::AddressPrivate),
             Class::Host => Err(Reason::AddressHost),
             Class::Special => Err(Reason::AddressSpecial),

@@ -1,18 +1,17 @@
 //! Named sets: shipped ones (one data file), the author's own, and `packages`, which the image's settings fill.
 
-use std::net::IpAddr;
 use std::sync::OnceLock;
-
-use ipnet::IpNet;
 
 use super::mistake::{Mistakes, nearest, quoted};
 use super::rules;
 use super::tree::{self, Node};
-use crate::name::{Authority, Host, Pattern};
+use crate::name::{Name, Pattern};
 use crate::policy::{Place, Ports, Protocol, Rule, Selector};
 
 /// The set that the image's own settings fill.
 pub const PACKAGES: &str = "packages";
+/// Hosts that an image's settings can add: enough for every package manager with mirrors, too few to be a web of its own.
+pub const MOST_IMAGE_HOSTS: usize = 64;
 
 /// The shipped sets as they are written.
 const SHIPPED: &str = include_str!("sets.yaml");
@@ -141,12 +140,21 @@ impl<'a> Sets<'a> {
     }
 }
 
-/// Hosts of an image's settings (`host` or `host:port`, also an address) as `allow` entries.
+/// Hosts of an image's settings as `allow` entries. An image is a stranger: it gets names and the web's ports, never an
+/// address, a wildcard or a port of its choice, whoever read the settings.
 fn from_image(hosts: &[String], at: &Place, mistakes: &mut Mistakes) -> Vec<Rule> {
+    if hosts.len() > MOST_IMAGE_HOSTS {
+        let message = format!(
+            "the image's settings name {} hosts, {MOST_IMAGE_HOSTS} at most",
+            hosts.len()
+        );
+        mistakes.add(at, message);
+        return Vec::new();
+    }
     let mut rules = Vec::new();
-    for host in hosts {
-        match Authority::parse(host.as_bytes()) {
-            Ok(authority) => rules.push(image_rule(authority, at)),
+    for (line, host) in (1..).zip(hosts) {
+        match Name::parse_ascii(host.as_bytes()) {
+            Ok(name) => rules.push(image_rule(name, line)),
             Err(error) => mistakes.add(
                 at,
                 format!("the image's settings name {}: {error}", quoted(host)),
@@ -156,26 +164,21 @@ fn from_image(hosts: &[String], at: &Place, mistakes: &mut Mistakes) -> Vec<Rule
     rules
 }
 
-fn image_rule(authority: Authority, at: &Place) -> Rule {
+fn image_rule(name: Name, line: u32) -> Rule {
     Rule {
-        to: match authority.host {
-            Host::Name(name) => Selector::Host(Pattern::Exact(name)),
-            Host::Address(address) => Selector::Cidr(single(address)),
-        },
-        ports: authority
-            .port
-            .map_or_else(Ports::web, |port| Ports(vec![port..=port])),
+        to: Selector::Host(Pattern::Exact(name)),
+        ports: Ports::web(),
         protocol: Some(Protocol::Tcp),
         speaks: None,
         until: None,
         http: Vec::new(),
         reason: None,
-        at: at.clone(),
+        at: Place {
+            file: format!("set:{PACKAGES}").into(),
+            line,
+            column: 1,
+        },
     }
-}
-
-fn single(address: IpAddr) -> IpNet {
-    IpNet::from(address)
 }
 
 #[cfg(test)]

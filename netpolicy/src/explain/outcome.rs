@@ -154,7 +154,7 @@ fn request(
     now: UnixSeconds,
 ) -> Result<(), Denial> {
     match said(question) {
-        Some((method, path)) => judge_request(s, ground, Some((method, path)), now),
+        Some((method, path)) => judge_request(s, ground, ground.name(), Some((method, path)), now),
         None => Ok(()),
     }
 }

@@ -197,6 +197,78 @@ impl Drop for Slot {
 mod tests {
     use super::*;
 
+    /// What a sandbox gets back for these bytes.
+    async fn said(request: &[u8]) -> String {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut sandbox = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        let whose = Handover {
+            network: "run-a".parse().unwrap(),
+            run: None,
+            source: "198.18.0.2:40000".parse().unwrap(),
+        };
+        let nobody = Client::new("/nonexistent/control.sock");
+        let connection: OwnedFd = accepted.into_std().unwrap().into();
+        let ask = async {
+            sandbox.write_all(request).await.unwrap();
+            let mut answer = Vec::new();
+            // A reset after an oversized head is an answer, too.
+            let _ = sandbox.read_to_end(&mut answer).await;
+            String::from_utf8_lossy(&answer).into_owned()
+        };
+        let (_, said) = tokio::join!(answer(connection, &whose, &nobody), ask);
+        said
+    }
+
+    #[tokio::test]
+    async fn only_known_questions_are_answered() {
+        let ask = |line: &str| {
+            format!("{line} HTTP/1.1\r\nhost: b\r\nconnection: close\r\n\r\n").into_bytes()
+        };
+        assert!(
+            said(&ask("GET /v1/health"))
+                .await
+                .starts_with("HTTP/1.1 200 ")
+        );
+        assert!(
+            said(&ask("POST /v1/health"))
+                .await
+                .starts_with("HTTP/1.1 405 ")
+        );
+        assert!(
+            said(&ask("GET /v1/runs"))
+                .await
+                .starts_with("HTTP/1.1 404 ")
+        );
+        assert!(
+            said(&ask("GET /v1/net/explain?dest="))
+                .await
+                .starts_with("HTTP/1.1 400 ")
+        );
+        assert!(
+            said(&ask("GET /v1/net/explain?dest=a.example"))
+                .await
+                .starts_with("HTTP/1.1 502 ")
+        );
+    }
+
+    #[tokio::test]
+    async fn nonsense_and_oversized_heads_end_the_connection() {
+        assert!(
+            !said(b"\x16\x03\x01 this is not HTTP\r\n\r\n")
+                .await
+                .starts_with("HTTP/1.1 200 ")
+        );
+        let large = format!(
+            "GET /v1/health HTTP/1.1\r\nx: {}\r\n\r\n",
+            "a".repeat(LARGEST_HEAD * 2)
+        );
+        assert!(!said(large.as_bytes()).await.starts_with("HTTP/1.1 200 "));
+    }
+
     #[test]
     fn one_network_cannot_take_every_connection() {
         let counts = Counts::default();

@@ -1,14 +1,16 @@
 //! Drives one run: checked job in, exactly one last event out.
 //!
-//! The journey: image, isolation class, pod (from the pool or wired now), policy acknowledged, workload prepared and
+//! The journey: image, isolation class, the image's package hosts if the policy uses them, pod (from the pool or wired now), policy acknowledged, workload prepared and
 //! inspected, started; then its output, its end, the timeout and the wish to end it, whichever comes first; then the undo
 //! stack in reverse: workload, network, holder, files. Invariant: no workload is made before its pod's network is
 //! acknowledged for exactly the job's policy. Failure stance: cleaning up always finishes and collects what failed.
 
+mod packages;
 mod watch;
 
 use std::time::Duration;
 
+use gateway::control::PolicySource;
 use tokio::sync::mpsc;
 
 use self::watch::Watch;
@@ -95,6 +97,7 @@ async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result
         isolation,
         command,
     };
+    let entered = Entered { runner, run: &run };
     let outcome = follow(runner, claim, &plan, events).await;
     let state = match &outcome {
         Ok(done) => RunState::Ended {
@@ -105,8 +108,30 @@ async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result
             message: failure.message.clone(),
         },
     };
-    runner.runs.leave(&run, state);
+    entered.leave(state);
     outcome
+}
+
+/// Takes a run out of the table whatever happens, or the reaper would spare its remains for ever.
+struct Entered<'a> {
+    runner: &'a Runner,
+    run: &'a RunId,
+}
+
+impl Entered<'_> {
+    fn leave(self, state: RunState) {
+        self.runner.runs.leave(self.run, state);
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        let message = "the runner failed while it drove this run".to_owned();
+        // Nothing happens if it has left already.
+        self.runner
+            .runs
+            .leave(self.run, RunState::Failed { message });
+    }
 }
 
 /// A run id with what the pool gave for it.
@@ -152,7 +177,14 @@ async fn follow(
             run: plan.run.clone(),
         })
         .await;
-    let pod = pod(runner, claim.pooled, plan).await?;
+    let policy = match packages::resolved(runner, plan, &ends, events).await {
+        Ok(policy) => policy,
+        Err(failure) => {
+            release_unused(runner, claim.pooled).await;
+            return Err(failure);
+        }
+    };
+    let pod = pod(runner, claim.pooled, plan, &policy).await?;
     let mut workload = None;
     let ended = live(runner, &pod, plan, &mut workload, &ends, events).await;
     let (summary, leftovers) = clean_up(runner, pod, workload).await;
@@ -208,9 +240,14 @@ fn failure(code: &str, error: &SandboxError) -> Failure {
 }
 
 /// The pooled pod under the job's policy, or a fresh one.
-async fn pod(runner: &Runner, pooled: Option<Pod>, plan: &Plan<'_>) -> Result<Pod, PodError> {
+async fn pod(
+    runner: &Runner,
+    pooled: Option<Pod>,
+    plan: &Plan<'_>,
+    policy: &PolicySource,
+) -> Result<Pod, PodError> {
     if let Some(mut pod) = pooled {
-        match runner.pods.assign(&mut pod, &plan.job.policy).await {
+        match runner.pods.assign(&mut pod, policy).await {
             Ok(()) => return Ok(pod),
             Err(error) => {
                 let refused = matches!(&error, PodError::Gateway { source, .. } if source.problem().is_some_and(|p| p.code != "not_found"));
@@ -224,7 +261,7 @@ async fn pod(runner: &Runner, pooled: Option<Pod>, plan: &Plan<'_>) -> Result<Po
     }
     runner
         .pods
-        .wire(&plan.run, &plan.job.workspace, &plan.job.policy)
+        .wire(&plan.run, &plan.job.workspace, policy)
         .await
 }
 

@@ -17,10 +17,12 @@ pub(super) fn write_files(folder: &Path, network: &NetworkView) -> io::Result<Po
         resolv_conf: folder.join("resolv.conf"),
         hosts: folder.join("hosts"),
         hostname: folder.join("hostname"),
+        empty: folder.join("empty"),
     };
     write_readable(&files.resolv_conf, &resolv_conf(network))?;
     write_readable(&files.hosts, &hosts(network))?;
     write_readable(&files.hostname, "sandbox\n")?;
+    write_readable(&files.empty, "")?;
     Ok(files)
 }
 

@@ -238,12 +238,21 @@ pub fn network_id(run: &RunId) -> Option<NetworkId> {
     format!("run-{run}").parse().ok()
 }
 
-/// The hash of the job policy's own text, which the gateway must acknowledge.
+/// The hash of the job policy alone (with the image's package hosts, where it uses them), which the gateway must
+/// acknowledge.
 pub fn job_policy_hash(policy: &PolicySource) -> Result<PolicyHash, PodError> {
     match policy {
-        PolicySource::Document { text, .. } => {
-            Ok(PolicyHash(Sha256::digest(text.as_bytes()).into()))
-        }
+        PolicySource::Document {
+            file,
+            text,
+            packages,
+        } => Ok(
+            netpolicy::document::parse(file, text, packages.as_deref()).map_or_else(
+                // The gateway refuses it, and says why.
+                |_| PolicyHash(Sha256::digest(text.as_bytes()).into()),
+                |policy| policy.hash,
+            ),
+        ),
         PolicySource::Preset(name) => netpolicy::document::preset(name)
             .map(|policy| policy.hash)
             .ok_or_else(|| PodError::NoSuchPreset(name.clone())),

@@ -100,6 +100,8 @@ pub struct PodFiles {
     pub hosts: PathBuf,
     /// Over /etc/hostname.
     pub hostname: PathBuf,
+    /// An empty file, over what an engine would share writable.
+    pub empty: PathBuf,
 }
 
 /// A workload to make in a holder's network namespace.

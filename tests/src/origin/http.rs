@@ -38,11 +38,22 @@ pub(super) fn serve(origins: &Origins, id: u64, secure: bool, stream: &mut (impl
     let mut pending = Vec::new();
     while let Some(end) = fill_until(stream, &mut pending, b"\r\n\r\n") {
         let head: Vec<u8> = pending.drain(..end).collect();
-        origins.requests.push(Request { connection: id, head: head.clone(), secure });
+        origins.requests.push(Request {
+            connection: id,
+            head: head.clone(),
+            secure,
+        });
         let text = String::from_utf8_lossy(&head).to_ascii_lowercase();
-        let length = text.lines().find_map(|l| l.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+        let length = text.lines().find_map(|l| {
+            l.strip_prefix("content-length:")?
+                .trim()
+                .parse::<usize>()
+                .ok()
+        });
         if text.contains("transfer-encoding: chunked") {
-            let Some(end) = fill_until(stream, &mut pending, b"0\r\n\r\n") else { break };
+            let Some(end) = fill_until(stream, &mut pending, b"0\r\n\r\n") else {
+                break;
+            };
             pending.drain(..end);
         } else if let Some(length) = length {
             if fill(stream, &mut pending, length).is_none() {
@@ -51,9 +62,20 @@ pub(super) fn serve(origins: &Origins, id: u64, secure: bool, stream: &mut (impl
             pending.drain(..length);
         }
         let body = format!("lab connection {id}\n");
-        let reply = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nContent-Type: text/plain\r\n\r\n", body.len());
-        let body = if text.starts_with("head ") { String::new() } else { body };
-        if stream.write_all(reply.as_bytes()).and_then(|()| stream.write_all(body.as_bytes())).is_err() {
+        let reply = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nContent-Type: text/plain\r\n\r\n",
+            body.len()
+        );
+        let body = if text.starts_with("head ") {
+            String::new()
+        } else {
+            body
+        };
+        if stream
+            .write_all(reply.as_bytes())
+            .and_then(|()| stream.write_all(body.as_bytes()))
+            .is_err()
+        {
             break;
         }
         let _ = stream.flush();

@@ -103,7 +103,10 @@ impl Origins {
     /// Whether a DNS query that holds this text (any case) arrived after a mark.
     pub fn asked(&self, mark: usize, text: &str) -> bool {
         let needle = text.as_bytes();
-        let holds = |q: &Vec<u8>| q.windows(needle.len()).any(|w| w.eq_ignore_ascii_case(needle));
+        let holds = |q: &Vec<u8>| {
+            q.windows(needle.len())
+                .any(|w| w.eq_ignore_ascii_case(needle))
+        };
         self.queries.since(mark).iter().any(holds)
     }
 
@@ -116,15 +119,26 @@ impl Origins {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    fn serve(&self, namespace: &Namespace, port: u16, serve: impl Fn(&Self, u64, TcpStream) + Send + Sync + 'static) {
+    fn serve(
+        &self,
+        namespace: &Namespace,
+        port: u16,
+        serve: impl Fn(&Self, u64, TcpStream) + Send + Sync + 'static,
+    ) {
         let listener = namespace.run(|| listen(port));
         let origins = self.clone();
         let serve = Arc::new(serve);
         namespace.spawn(move || {
             while let Some((stream, peer)) = origins.accept(&listener) {
                 let id = origins.next.fetch_add(1, Ordering::Relaxed);
-                let Ok(local) = stream.local_addr() else { continue };
-                origins.accepted.push(Accepted { id, local: unmapped(local), peer: unmapped(peer) });
+                let Ok(local) = stream.local_addr() else {
+                    continue;
+                };
+                origins.accepted.push(Accepted {
+                    id,
+                    local: unmapped(local),
+                    peer: unmapped(peer),
+                });
                 let (origins, serve) = (origins.clone(), serve.clone());
                 std::thread::spawn(move || serve(&origins, id, stream));
             }
@@ -151,12 +165,15 @@ fn unmapped(address: SocketAddr) -> SocketAddr {
 }
 
 fn listen(port: u16) -> TcpListener {
-    let socket = Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP)).expect("origin socket");
+    let socket =
+        Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP)).expect("origin socket");
     socket.set_only_v6(false).expect("dual stack");
     socket.set_reuse_address(true).expect("reuse");
     socket.set_nonblocking(true).expect("non-blocking");
     let address: SocketAddr = (std::net::Ipv6Addr::UNSPECIFIED, port).into();
-    socket.bind(&address.into()).unwrap_or_else(|e| panic!("origin port {port}: {e}"));
+    socket
+        .bind(&address.into())
+        .unwrap_or_else(|e| panic!("origin port {port}: {e}"));
     socket.listen(1024).expect("listen");
     socket.into()
 }

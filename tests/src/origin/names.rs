@@ -48,12 +48,18 @@ pub struct Zone(Arc<Mutex<HashMap<String, (Reply, u64)>>>);
 impl Zone {
     /// Sets the reply of a name.
     pub fn set(&self, name: &str, reply: Reply) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_ascii_lowercase(), (reply, 0));
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name.to_ascii_lowercase(), (reply, 0));
     }
 
     /// A name with addresses of either family.
     pub fn addresses(&self, name: &str, addresses: &[&str]) {
-        self.set(name, Reply::Records(addresses.iter().map(|a| address(name, a, 60)).collect()));
+        self.set(
+            name,
+            Reply::Records(addresses.iter().map(|a| address(name, a, 60)).collect()),
+        );
     }
 
     /// A name whose n-th question gets the n-th list of addresses.
@@ -64,7 +70,12 @@ impl Zone {
 
     /// An alias and the addresses at its end.
     pub fn alias(&self, name: &str, target: &str, addresses: &[&str]) {
-        let mut records = vec![Record { name: name.into(), kind: kind::CNAME, ttl: 60, data: wire_name(target) }];
+        let mut records = vec![Record {
+            name: name.into(),
+            kind: kind::CNAME,
+            ttl: 60,
+            data: wire_name(target),
+        }];
         records.extend(addresses.iter().map(|a| address(target, a, 60)));
         self.set(name, Reply::Records(records));
     }
@@ -87,7 +98,9 @@ impl Zone {
         match reply {
             Reply::Records(records) => Some(response(query, 0, &fitting(&records))),
             Reply::Turns(turns) => {
-                let at = usize::try_from(turn).unwrap_or(usize::MAX).min(turns.len().saturating_sub(1));
+                let at = usize::try_from(turn)
+                    .unwrap_or(usize::MAX)
+                    .min(turns.len().saturating_sub(1));
                 Some(response(query, 0, &fitting(turns.get(at)?)))
             }
             Reply::Code(code) => Some(response(query, u16::from(code), &[])),
@@ -100,8 +113,18 @@ impl Zone {
 /// An address record.
 pub fn address(name: &str, address: &str, ttl: u32) -> Record {
     match address.parse().unwrap_or_else(|e| panic!("{address}: {e}")) {
-        IpAddr::V4(ip) => Record { name: name.into(), kind: kind::A, ttl, data: ip.octets().to_vec() },
-        IpAddr::V6(ip) => Record { name: name.into(), kind: kind::AAAA, ttl, data: ip.octets().to_vec() },
+        IpAddr::V4(ip) => Record {
+            name: name.into(),
+            kind: kind::A,
+            ttl,
+            data: ip.octets().to_vec(),
+        },
+        IpAddr::V6(ip) => Record {
+            name: name.into(),
+            kind: kind::AAAA,
+            ttl,
+            data: ip.octets().to_vec(),
+        },
     }
 }
 
@@ -122,7 +145,9 @@ pub(super) fn start(origins: &Origins, internet: &Namespace) {
         internet.spawn(move || {
             let mut buffer = vec![0; 65_536];
             while !origins.stopped() {
-                let Ok((length, peer)) = socket.recv_from(&mut buffer) else { continue };
+                let Ok((length, peer)) = socket.recv_from(&mut buffer) else {
+                    continue;
+                };
                 let query = &buffer[..length];
                 origins.queries.push(query.to_vec());
                 if let Some(reply) = origins.zone.answer(query) {
@@ -140,8 +165,13 @@ pub(super) fn start(origins: &Origins, internet: &Namespace) {
                 return;
             }
             origins.queries.push(query.clone());
-            let Some(reply) = origins.zone.answer(&query) else { return };
-            let mut framed = u16::try_from(reply.len()).unwrap_or_default().to_be_bytes().to_vec();
+            let Some(reply) = origins.zone.answer(&query) else {
+                return;
+            };
+            let mut framed = u16::try_from(reply.len())
+                .unwrap_or_default()
+                .to_be_bytes()
+                .to_vec();
             framed.extend_from_slice(&reply);
             if stream.write_all(&framed).is_err() {
                 return;

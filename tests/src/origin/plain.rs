@@ -8,8 +8,12 @@ use super::{BANNER, Origins, port};
 use crate::namespace::Namespace;
 
 pub(super) fn start(origins: &Origins, namespace: &Namespace) {
-    origins.serve(namespace, port::ECHO, |o, id, stream| echo(o, id, stream, b""));
-    origins.serve(namespace, port::BANNER, |o, id, stream| echo(o, id, stream, BANNER.as_bytes()));
+    origins.serve(namespace, port::ECHO, |o, id, stream| {
+        echo(o, id, stream, b"");
+    });
+    origins.serve(namespace, port::BANNER, |o, id, stream| {
+        echo(o, id, stream, BANNER.as_bytes());
+    });
     origins.serve(namespace, port::MUTE, |o, id, mut stream| {
         let mut buffer = [0; 4096];
         read_all(o, id, &mut stream, &mut buffer, |_, _| true);
@@ -30,7 +34,9 @@ fn echo(origins: &Origins, id: u64, mut stream: TcpStream, first: &[u8]) {
         return;
     }
     let mut buffer = [0; 16_384];
-    read_all(origins, id, &mut stream, &mut buffer, |stream, bytes| stream.write_all(bytes).is_ok());
+    read_all(origins, id, &mut stream, &mut buffer, |stream, bytes| {
+        stream.write_all(bytes).is_ok()
+    });
     let _ = stream.shutdown(Shutdown::Write);
 }
 
@@ -62,7 +68,9 @@ fn read_all(
 /// One socket per address, so that the answer comes from the address that was asked.
 fn datagrams(origins: &Origins, namespace: &Namespace) {
     let sockets: Vec<UdpSocket> = namespace.run(|| {
-        let own = nix::ifaddrs::getifaddrs().map(Iterator::collect::<Vec<_>>).unwrap_or_default();
+        let own = nix::ifaddrs::getifaddrs()
+            .map(Iterator::collect::<Vec<_>>)
+            .unwrap_or_default();
         own.iter()
             .filter_map(|i| {
                 let address = i.address?;
@@ -78,7 +86,9 @@ fn datagrams(origins: &Origins, namespace: &Namespace) {
         namespace.spawn(move || {
             let mut buffer = vec![0; 65_536];
             while !origins.stopped() {
-                let Ok((length, peer)) = socket.recv_from(&mut buffer) else { continue };
+                let Ok((length, peer)) = socket.recv_from(&mut buffer) else {
+                    continue;
+                };
                 let bytes = &buffer[..length];
                 origins.datagrams.push((peer, bytes.to_vec()));
                 let _ = socket.send_to(bytes, peer);

@@ -22,12 +22,18 @@ impl ResolvesServerCert for Leaves {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name().map(str::to_owned);
         self.names.push(name.clone());
-        Some(self.authority.leaf(name.as_deref().unwrap_or("nameless.sallylab.net")))
+        Some(
+            self.authority
+                .leaf(name.as_deref().unwrap_or("nameless.sallylab.net")),
+        )
     }
 }
 
 pub(super) fn start(origins: &Origins, namespace: &Namespace, authority: &Authority) {
-    let leaves = Leaves { authority: authority.clone(), names: origins.server_names.clone() };
+    let leaves = Leaves {
+        authority: authority.clone(),
+        names: origins.server_names.clone(),
+    };
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .expect("TLS versions")
@@ -39,8 +45,15 @@ pub(super) fn start(origins: &Origins, namespace: &Namespace, authority: &Author
         let config = config.clone();
         origins.serve(namespace, port, move |origins, id, mut stream| {
             let _ = stream.set_read_timeout(Some(Duration::from_secs(30)));
-            let Ok(mut connection) = ServerConnection::new(config.clone()) else { return };
-            http::serve(origins, id, true, &mut Stream::new(&mut connection, &mut stream));
+            let Ok(mut connection) = ServerConnection::new(config.clone()) else {
+                return;
+            };
+            http::serve(
+                origins,
+                id,
+                true,
+                &mut Stream::new(&mut connection, &mut stream),
+            );
         });
     }
 }

@@ -22,21 +22,35 @@ pub enum Leftover {
 pub fn find(config: &Config) -> Vec<Leftover> {
     let mut found = Vec::new();
     let answers = |socket: &Path| UnixStream::connect(socket).is_ok();
-    let (gateway, runner) = (answers(&config.gateway.control), answers(&config.runner.socket));
+    let (gateway, runner) = (
+        answers(&config.gateway.control),
+        answers(&config.runner.socket),
+    );
     if !gateway {
         let namespace = Path::new("/run/netns").join(&config.gateway.namespace);
         found.extend(namespace.exists().then_some(Leftover::Namespace(namespace)));
     }
-    for (socket, alive) in [(&config.gateway.control, gateway), (&config.runner.socket, runner)] {
+    for (socket, alive) in [
+        (&config.gateway.control, gateway),
+        (&config.runner.socket, runner),
+    ] {
         found.extend((!alive && socket.exists()).then(|| Leftover::Socket(socket.clone())));
     }
-    if !runner {
+    // containers of another installation on this machine are its own runner's business
+    if let Some(instance) = instance(config).filter(|_| !runner) {
         for engine in Engine::all() {
             let containers = engine.leftovers().unwrap_or_default();
-            found.extend(containers.into_iter().map(|c| Leftover::Container(engine.clone(), c)));
+            let own = containers.into_iter().filter(|c| c.instance == instance);
+            found.extend(own.map(|c| Leftover::Container(engine.clone(), c)));
         }
     }
     found
+}
+
+/// The identity that this installation's runner marks its containers with; without a state there are none.
+fn instance(config: &Config) -> Option<String> {
+    let text = std::fs::read_to_string(config.runner.state_dir.join("instance")).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 impl std::fmt::Display for Leftover {
@@ -46,7 +60,12 @@ impl std::fmt::Display for Leftover {
             Self::Socket(path) => write!(f, "socket {}", path.display()),
             Self::Container(engine, container) => {
                 let id = container.id.get(..12).unwrap_or(&container.id);
-                write!(f, "container {id} ({}) of {}", container.role, engine.socket().display())
+                write!(
+                    f,
+                    "container {id} ({}) of {}",
+                    container.role,
+                    engine.socket().display()
+                )
             }
         }
     }
@@ -58,5 +77,8 @@ pub fn checks(config: &Config) -> Vec<Check> {
         return vec![Check::ok("leftovers", "none")];
     }
     let fix = "start Sallyport again, it adopts or removes them; or `sallyport uninstall`";
-    found.iter().map(|l| Check::not("leftovers", State::Remark, l.to_string(), fix)).collect()
+    found
+        .iter()
+        .map(|l| Check::not("leftovers", State::Remark, l.to_string(), fix))
+        .collect()
 }

@@ -51,12 +51,27 @@ pub struct Check {
 impl Check {
     /// As it should be.
     pub fn ok(name: &'static str, seen: impl Into<String>) -> Self {
-        Self { name, state: State::Ok, seen: seen.into(), fix: None }
+        Self {
+            name,
+            state: State::Ok,
+            seen: seen.into(),
+            fix: None,
+        }
     }
 
     /// Not as it should be.
-    pub fn not(name: &'static str, state: State, seen: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { name, state, seen: seen.into(), fix: Some(fix.into()) }
+    pub fn not(
+        name: &'static str,
+        state: State,
+        seen: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
+        Self {
+            name,
+            state,
+            seen: seen.into(),
+            fix: Some(fix.into()),
+        }
     }
 }
 
@@ -69,8 +84,16 @@ pub fn perform(_arguments: &Arguments, shared: &Shared) -> Verdict {
             checks.extend(leftovers::checks(&config));
         }
         Err(failure) => {
-            let seen = std::iter::once(failure.message).chain(failure.details).collect::<Vec<_>>().join("; ");
-            checks.push(Check::not("configuration", State::Wrong, seen, "correct it: `sallyport config check`"));
+            let seen = std::iter::once(failure.message)
+                .chain(failure.details)
+                .collect::<Vec<_>>()
+                .join("; ");
+            checks.push(Check::not(
+                "configuration",
+                State::Wrong,
+                seen,
+                "correct it: `sallyport config check`",
+            ));
         }
     }
     let wrong = checks.iter().any(|c| c.state == State::Wrong);
@@ -78,7 +101,11 @@ pub fn perform(_arguments: &Arguments, shared: &Shared) -> Verdict {
         Format::Json => show::json(&serde_json::json!({ "ok": !wrong, "checks": checks }))?,
         Format::Text => checks.iter().try_for_each(print)?,
     }
-    Ok(if wrong { Outcome::Negative } else { Outcome::Good })
+    Ok(if wrong {
+        Outcome::Negative
+    } else {
+        Outcome::Good
+    })
 }
 
 fn print(check: &Check) -> Result<(), crate::exit::Failure> {
@@ -88,9 +115,18 @@ fn print(check: &Check) -> Result<(), crate::exit::Failure> {
         State::Wrong => "WRONG",
         State::Unknown => "unknown",
     };
-    show::out(format_args!("{word:<8} {:<18} {}", check.name, show::clean(&check.seen)))?;
+    show::out(format_args!(
+        "{word:<8} {:<18} {}",
+        check.name,
+        show::clean(&check.seen)
+    ))?;
     match &check.fix {
-        Some(fix) => show::out(format_args!("{:<8} {:<18} fix: {}", "", "", show::clean(fix))),
+        Some(fix) => show::out(format_args!(
+            "{:<8} {:<18} fix: {}",
+            "",
+            "",
+            show::clean(fix)
+        )),
         None => Ok(()),
     }
 }

@@ -13,7 +13,10 @@ pub fn checks(config: &Config) -> Vec<Check> {
     let client = Client::new(&config.gateway.control);
     match wait(async { Ok((client.health().await?, client.posture().await?)) }) {
         Ok((health, posture)) => {
-            checks.push(Check::ok("gateway", format!("version {}, {} networks", health.version, health.networks)));
+            checks.push(Check::ok(
+                "gateway",
+                format!("version {}, {} networks", health.version, health.networks),
+            ));
             let seen = match &posture.cause {
                 Some(cause) => format!("{}: {cause}", posture.label),
                 None => posture.label.clone(),
@@ -21,7 +24,9 @@ pub fn checks(config: &Config) -> Vec<Check> {
             checks.push(if health.open {
                 Check::ok("posture", seen)
             } else {
-                let fix = posture.hint.unwrap_or_else(|| "see the gateway's log".to_owned());
+                let fix = posture
+                    .hint
+                    .unwrap_or_else(|| "see the gateway's log".to_owned());
                 Check::not("posture", State::Wrong, seen, fix)
             });
             checks.extend(posture.notes.into_iter().map(|note| Check {
@@ -32,20 +37,41 @@ pub fn checks(config: &Config) -> Vec<Check> {
             }));
             if !health.journal {
                 let fix = "free room on the disk of `gateway.state_dir`, or correct its owner";
-                checks.push(Check::not("record", State::Wrong, "the journal cannot be written: new flows are refused", fix));
+                checks.push(Check::not(
+                    "record",
+                    State::Wrong,
+                    "the journal cannot be written: new flows are refused",
+                    fix,
+                ));
             }
         }
         Err(_) if !config.gateway.control.exists() => {
-            checks.push(Check::not("gateway", State::Remark, "not running", "`sallyport up`, or let `sallyport run` start it"));
+            checks.push(Check::not(
+                "gateway",
+                State::Remark,
+                "not running",
+                "`sallyport up`, or let `sallyport run` start it",
+            ));
         }
         Err(failure) => {
-            let fix = failure.hint.clone().unwrap_or_else(|| "start it again: `sallyport up`".to_owned());
+            let fix = failure
+                .hint
+                .clone()
+                .unwrap_or_else(|| "start it again: `sallyport up`".to_owned());
             checks.push(Check::not("gateway", State::Remark, failure.message, fix));
         }
     }
     checks.push(match UnixStream::connect(&config.runner.socket) {
-        Ok(_) => Check::ok("runner", format!("answers at {}", config.runner.socket.display())),
-        Err(_) => Check::not("runner", State::Remark, "not running", "`sallyport up`, or let `sallyport run` start it"),
+        Ok(_) => Check::ok(
+            "runner",
+            format!("answers at {}", config.runner.socket.display()),
+        ),
+        Err(_) => Check::not(
+            "runner",
+            State::Remark,
+            "not running",
+            "`sallyport up`, or let `sallyport run` start it",
+        ),
     });
     checks
 }

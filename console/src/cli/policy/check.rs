@@ -30,21 +30,43 @@ pub fn perform(files: &[PathBuf], format: Format) -> Verdict {
     if format == Format::Json {
         show::json(&json!({ "ok": !wrong, "files": reports }))?;
     }
-    Ok(if wrong { Outcome::Negative } else { Outcome::Good })
+    Ok(if wrong {
+        Outcome::Negative
+    } else {
+        Outcome::Good
+    })
 }
 
 fn unreadable(name: &str, message: String) -> Mistake {
-    let at = netpolicy::policy::Place { file: name.into(), line: 1, column: 1 };
-    Mistake { at, message, hint: None }
+    let at = netpolicy::policy::Place {
+        file: name.into(),
+        line: 1,
+        column: 1,
+    };
+    Mistake {
+        at,
+        message,
+        hint: None,
+    }
 }
 
 fn print(name: &str, parsed: &Result<Policy, Vec<Mistake>>) -> Result<(), crate::exit::Failure> {
     match parsed {
-        Err(mistakes) => mistakes.iter().try_for_each(|m| show::out(clean(&m.to_string()))),
+        Err(mistakes) => mistakes
+            .iter()
+            .try_for_each(|m| show::out(clean(&m.to_string()))),
         Ok(policy) => {
-            show::out(format_args!("{}: ok, policy `{}`", clean(name), clean(&policy.name)))?;
+            show::out(format_args!(
+                "{}: ok, policy `{}`",
+                clean(name),
+                clean(&policy.name)
+            ))?;
             policy.unenforced.iter().try_for_each(|(feature, at)| {
-                show::out(format_args!("{}: note: {} is not enforced yet, a run under this policy is refused", at, clean(feature)))
+                show::out(format_args!(
+                    "{}: note: {} is not enforced yet, a run under this policy is refused",
+                    at,
+                    clean(feature)
+                ))
             })
         }
     }

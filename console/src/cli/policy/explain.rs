@@ -48,12 +48,25 @@ fn address(text: &str) -> Result<IpAddr, String> {
 pub fn perform(arguments: &Arguments, format: Format) -> Verdict {
     let question = question(arguments)?;
     let policy = super::load(&arguments.policy)?;
+    let from_image = policy.needs_packages.clone();
     let layers = vec![(LayerKind::Job, Arc::new(policy))];
-    let snapshot = Snapshot::new(layers, Arc::new(AddressBook::default()), Arc::new(OwnListeners::default()));
+    let snapshot = Snapshot::new(
+        layers,
+        Arc::new(AddressBook::default()),
+        Arc::new(OwnListeners::default()),
+    );
     let explanation = explain(&snapshot, &question, gateway::context::now());
     match format {
         Format::Json => show::json(&explanation)?,
         Format::Text => print(&arguments.destination, &explanation)?,
+    }
+    if let (Some(at), Format::Text, true) =
+        (from_image, format, explanation.decision != Decision::Permit)
+    {
+        show::out(format_args!(
+            "{}: note: the set `packages` is read from the image when a run starts; its hosts are not known here",
+            clean(&at.to_string())
+        ))?;
     }
     Ok(Outcome::Good)
 }
@@ -64,19 +77,33 @@ fn print(destination: &str, explanation: &Explanation) -> Result<(), Failure> {
         Decision::Deny => "deny",
         Decision::Ask => "ask",
     };
-    let reason = explanation.reason.map_or_else(String::new, |reason| format!(" ({})", reason.code()));
+    let reason = explanation
+        .reason
+        .map_or_else(String::new, |reason| format!(" ({})", reason.code()));
     show::out(format_args!("{word}{reason}: {}", clean(destination)))?;
     show::out(clean(&explanation.summary))?;
     if let (Some(policy), Some(rule)) = (&explanation.policy, &explanation.rule) {
-        show::out(format_args!("decided by policy `{}`, {}:{}", clean(policy), clean(&rule.file), rule.line))?;
+        show::out(format_args!(
+            "decided by policy `{}`, {}:{}",
+            clean(policy),
+            clean(&rule.file),
+            rule.line
+        ))?;
     }
-    explanation.change.iter().try_for_each(|change| show::out(format_args!("to change it: {}", clean(change))))
+    explanation
+        .change
+        .iter()
+        .try_for_each(|change| show::out(format_args!("to change it: {}", clean(change))))
 }
 
 fn question(arguments: &Arguments) -> Result<Question, Failure> {
     let usage = |message: String| Failure::new(message).code(USAGE);
     let destination = destination(&arguments.destination).map_err(usage)?;
-    let protocol = if arguments.udp { Protocol::Udp } else { Protocol::Tcp };
+    let protocol = if arguments.udp {
+        Protocol::Udp
+    } else {
+        Protocol::Tcp
+    };
     let mut question = Question::new(destination.host, destination.port, protocol);
     let sni = arguments.sni.as_deref().map(Name::parse).transpose();
     question.sni = sni.map_err(|e| usage(format!("--sni: {e}")))?;
@@ -105,18 +132,33 @@ fn destination(text: &str) -> Result<Destination, String> {
         Some((scheme, _)) => return Err(format!("{scheme:?} URLs are not known; write host:port")),
         None => (None, text),
     };
-    let cut = rest.find(['/', '?', '#']).filter(|_| scheme_port.is_some()).unwrap_or(rest.len());
+    let cut = rest
+        .find(['/', '?', '#'])
+        .filter(|_| scheme_port.is_some())
+        .unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(cut);
     let path = scheme_port.map(|_| path_of(tail));
-    let parsed = Authority::parse(authority.as_bytes()).map_err(|e| format!("{authority:?} is no destination: {e}"))?;
-    let port = parsed.port.or(scheme_port).ok_or_else(|| format!("{text:?} has no port; write host:port, such as {text}:443"))?;
-    Ok(Destination { host: parsed.host, port, path })
+    let parsed = Authority::parse(authority.as_bytes())
+        .map_err(|e| format!("{authority:?} is no destination: {e}"))?;
+    let port = parsed
+        .port
+        .or(scheme_port)
+        .ok_or_else(|| format!("{text:?} has no port; write host:port, such as {text}:443"))?;
+    Ok(Destination {
+        host: parsed.host,
+        port,
+        path,
+    })
 }
 
 /// The path of a URL's tail: without the query, which no rule speaks of, and never empty.
 fn path_of(tail: &str) -> String {
     let path = tail.split(['?', '#']).next().unwrap_or_default();
-    if path.is_empty() { "/".to_owned() } else { path.to_owned() }
+    if path.is_empty() {
+        "/".to_owned()
+    } else {
+        path.to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -131,19 +173,51 @@ mod tests {
     fn destinations_are_read_in_all_their_forms() {
         for (text, host, port, path) in [
             ("example.com:443", name("example.com"), 443, None),
-            ("192.0.2.1:22", Host::Address("192.0.2.1".parse().unwrap()), 22, None),
-            ("[2001:db8::1]:22", Host::Address("2001:db8::1".parse().unwrap()), 22, None),
+            (
+                "192.0.2.1:22",
+                Host::Address("192.0.2.1".parse().unwrap()),
+                22,
+                None,
+            ),
+            (
+                "[2001:db8::1]:22",
+                Host::Address("2001:db8::1".parse().unwrap()),
+                22,
+                None,
+            ),
             ("https://example.com", name("example.com"), 443, Some("/")),
-            ("http://example.com:8080/a/b?c=d#e", name("example.com"), 8080, Some("/a/b")),
+            (
+                "http://example.com:8080/a/b?c=d#e",
+                name("example.com"),
+                8080,
+                Some("/a/b"),
+            ),
             ("https://EXAMPLE.com?x", name("example.com"), 443, Some("/")),
         ] {
-            assert_eq!(destination(text), Ok(Destination { host, port, path: path.map(str::to_owned) }), "{text}");
+            assert_eq!(
+                destination(text),
+                Ok(Destination {
+                    host,
+                    port,
+                    path: path.map(str::to_owned)
+                }),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn what_is_no_destination_is_refused() {
-        for text in ["example.com", "", ":443", "example.com:", "example.com:99999", "ftp://example.com/", "0x7f.1:80", "u@example.com:80"] {
+        for text in [
+            "example.com",
+            "",
+            ":443",
+            "example.com:",
+            "example.com:99999",
+            "ftp://example.com/",
+            "0x7f.1:80",
+            "u@example.com:80",
+        ] {
             assert!(destination(text).is_err(), "{text:?}");
         }
     }

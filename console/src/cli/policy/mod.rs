@@ -70,7 +70,11 @@ fn presets(format: Format) -> Verdict {
             show::json(&list)?;
         }
         Format::Text => {
-            let width = document::PRESETS.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+            let width = document::PRESETS
+                .iter()
+                .map(|(name, _)| name.len())
+                .max()
+                .unwrap_or_default();
             for (name, meaning) in document::PRESETS {
                 show::out(format_args!("{name:<width$}  {meaning}"))?;
             }
@@ -81,8 +85,10 @@ fn presets(format: Format) -> Verdict {
 
 fn unknown(name: &str) -> Failure {
     let presets: Vec<&str> = document::PRESETS.iter().map(|(name, _)| *name).collect();
-    Failure::new(format!("{name} is neither a file nor a preset"))
-        .hint(format!("presets are {}; a file is named by its path", presets.join(", ")))
+    Failure::new(format!("{name} is neither a file nor a preset")).hint(format!(
+        "presets are {}; a file is named by its path",
+        presets.join(", ")
+    ))
 }
 
 /// Largest policy file that is read at all; the reader itself refuses far smaller ones with a better message.
@@ -93,10 +99,15 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let failed = |e: std::io::Error| Failure::new(format!("reading {}: {e}", path.display()));
     let file = std::fs::File::open(path).map_err(failed)?;
     if !file.metadata().map_err(failed)?.is_file() {
-        return Err(Failure::new(format!("{} is no regular file", path.display())));
+        return Err(Failure::new(format!(
+            "{} is no regular file",
+            path.display()
+        )));
     }
     let mut bytes = Vec::new();
-    file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(MOST_BYTES)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
     Ok(bytes)
 }
 
@@ -112,8 +123,13 @@ pub fn source(argument: &str) -> Result<PolicySource, Failure> {
     let bytes = read(path)?;
     // mistakes are told here, with the author's own path, before anything is started
     parsed(argument, &bytes)?;
-    let text = String::from_utf8(bytes).map_err(|_| Failure::new(format!("{argument} is not UTF-8 text")))?;
-    Ok(PolicySource::Document { file: argument.to_owned(), text, packages: None })
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Failure::new(format!("{argument} is not UTF-8 text")))?;
+    Ok(PolicySource::Document {
+        file: argument.to_owned(),
+        text,
+        packages: None,
+    })
 }
 
 /// A policy argument as its meaning.
@@ -127,7 +143,8 @@ pub fn load(argument: &str) -> Result<Policy, Failure> {
 
 fn parsed(name: &str, bytes: &[u8]) -> Result<Policy, Failure> {
     document::parse_bytes(name, bytes, None).map_err(|mistakes| {
-        let mut failure = Failure::new(format!("{name} is no policy: {} mistakes", mistakes.len())).code(1);
+        let mut failure =
+            Failure::new(format!("{name} is no policy: {} mistakes", mistakes.len())).code(1);
         failure.details = mistakes.iter().map(ToString::to_string).collect();
         failure
     })

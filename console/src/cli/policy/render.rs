@@ -33,10 +33,16 @@ pub fn perform(arguments: &Arguments, format: Format) -> Verdict {
         queue: Queue::Native(0),
         limits: Limits::default(),
     };
-    let rules = if arguments.sealed { Ruleset::sealed(&plan) } else { Ruleset::enforcing(&plan) };
+    let rules = if arguments.sealed {
+        Ruleset::sealed(&plan)
+    } else {
+        Ruleset::enforcing(&plan)
+    };
     let text = rules.render();
     match format {
-        Format::Json => show::json(&serde_json::json!({ "sealed": arguments.sealed, "rules": text }))?,
+        Format::Json => {
+            show::json(&serde_json::json!({ "sealed": arguments.sealed, "rules": text }))?;
+        }
         Format::Text => show::raw(&text)?,
     }
     Ok(Outcome::Good)

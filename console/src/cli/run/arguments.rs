@@ -57,7 +57,12 @@ pub struct Arguments {
     #[arg(long, short)]
     pub quiet: bool,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
     command: Vec<String>,
 }
 
@@ -91,17 +96,29 @@ fn isolation(text: &str) -> Result<IsolationChoice, String> {
 
 /// A whole number followed by a unit of some list, the first of which may be left out.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at_checked(end)?;
     let factor = match (unit, units.first()) {
         ("", Some((_, factor))) => *factor,
-        _ => units.iter().find(|(known, _)| known.eq_ignore_ascii_case(unit))?.1,
+        _ => {
+            units
+                .iter()
+                .find(|(known, _)| known.eq_ignore_ascii_case(unit))?
+                .1
+        }
     };
-    number.parse::<u64>().ok()?.checked_mul(factor).filter(|n| *n > 0)
+    number
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(factor)
+        .filter(|n| *n > 0)
 }
 
 fn seconds(text: &str) -> Result<u64, String> {
-    scaled(text, &[("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)]).ok_or_else(|| "write a time like 90s, 15m or 2h".to_owned())
+    scaled(text, &[("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)])
+        .ok_or_else(|| "write a time like 90s, 15m or 2h".to_owned())
 }
 
 fn mebibytes(text: &str) -> Result<u64, String> {
@@ -118,7 +135,11 @@ fn thousandths(text: &str) -> Result<u64, String> {
     }
     let thousandths: u64 = format!("{part:0<3}").parse().map_err(|_| wrong())?;
     let whole: u64 = whole.parse().map_err(|_| wrong())?;
-    whole.checked_mul(1000).and_then(|n| n.checked_add(thousandths)).filter(|n| *n > 0).ok_or_else(wrong)
+    whole
+        .checked_mul(1000)
+        .and_then(|n| n.checked_add(thousandths))
+        .filter(|n| *n > 0)
+        .ok_or_else(wrong)
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {
@@ -134,13 +155,44 @@ mod tests {
 
     #[test]
     fn times_sizes_and_cpus_are_read_with_their_units_and_nothing_else_is() {
-        assert_eq!([seconds("90"), seconds("15m"), seconds("2h")], [Ok(90), Ok(900), Ok(7200)]);
-        assert_eq!([mebibytes("1024m"), mebibytes("2g"), mebibytes("512")], [Ok(1024), Ok(2048), Ok(512)]);
-        assert_eq!([thousandths("1"), thousandths("0.5"), thousandths("2.25")], [Ok(1000), Ok(500), Ok(2250)]);
-        for wrong in ["", "0", "-1", "1x", "m", "1.5m", "99999999999999999999", "1 m"] {
-            assert!(seconds(wrong).is_err() && mebibytes(wrong).is_err(), "{wrong:?}");
+        assert_eq!(
+            [seconds("90"), seconds("15m"), seconds("2h")],
+            [Ok(90), Ok(900), Ok(7200)]
+        );
+        assert_eq!(
+            [mebibytes("1024m"), mebibytes("2g"), mebibytes("512")],
+            [Ok(1024), Ok(2048), Ok(512)]
+        );
+        assert_eq!(
+            [thousandths("1"), thousandths("0.5"), thousandths("2.25")],
+            [Ok(1000), Ok(500), Ok(2250)]
+        );
+        for wrong in [
+            "",
+            "0",
+            "-1",
+            "1x",
+            "m",
+            "1.5m",
+            "99999999999999999999",
+            "1 m",
+        ] {
+            assert!(
+                seconds(wrong).is_err() && mebibytes(wrong).is_err(),
+                "{wrong:?}"
+            );
         }
-        for wrong in ["", "0", "0.0", "-1", ".5", "1.", "1.2345", "1e3", "99999999999999999999"] {
+        for wrong in [
+            "",
+            "0",
+            "0.0",
+            "-1",
+            ".5",
+            "1.",
+            "1.2345",
+            "1e3",
+            "99999999999999999999",
+        ] {
             assert!(thousandths(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -26,7 +26,9 @@ impl From<RunnerError> for Failure {
     fn from(error: RunnerError) -> Self {
         match error {
             RunnerError::Refused(refused) => refused.into(),
-            RunnerError::Connect { .. } => Self::from_error(&error).hint("is it running? `sallyport up` starts it"),
+            RunnerError::Connect { .. } => {
+                Self::from_error(&error).hint("is it running? `sallyport up` starts it")
+            }
             other => Self::from_error(&other),
         }
     }
@@ -34,7 +36,12 @@ impl From<RunnerError> for Failure {
 
 impl From<runner::Failure> for Failure {
     fn from(failure: runner::Failure) -> Self {
-        Self { message: failure.message, hint: failure.hint, details: failure.mistakes, code: Some(NOT_RUN) }
+        Self {
+            message: failure.message,
+            hint: failure.hint,
+            details: failure.mistakes,
+            code: Some(NOT_RUN),
+        }
     }
 }
 
@@ -88,7 +95,12 @@ impl Signals {
     }
 }
 
-async fn follow(client: &runner::Client, job: &runner::JobRequest, signals: &mut Signals, view: View) -> Verdict {
+async fn follow(
+    client: &runner::Client,
+    job: &runner::JobRequest,
+    signals: &mut Signals,
+    view: View,
+) -> Verdict {
     let mut stream = client.run(job).await?;
     let mut run: Option<RunId> = None;
     let mut cancelled = false;
@@ -107,7 +119,8 @@ async fn follow(client: &runner::Client, job: &runner::JobRequest, signals: &mut
             }
         };
         let Some(event) = event else {
-            return Err(Failure::new("the runner went away before the run ended").hint("`sallyport doctor` names the cause"));
+            return Err(Failure::new("the runner went away before the run ended")
+                .hint("`sallyport doctor` names the cause"));
         };
         if let Event::Accepted { run: id } = &event {
             run = Some(id.clone());
@@ -121,8 +134,13 @@ async fn follow(client: &runner::Client, job: &runner::JobRequest, signals: &mut
             tell(&event, view.quiet)?;
         }
         match event {
-            Event::Ended { reason: EndReason::Cancelled, .. } if cancelled => return Ok(Outcome::Code(INTERRUPTED)),
-            Event::Ended { code, .. } => return Ok(Outcome::Code(u8::try_from(code).unwrap_or(NOT_RUN))),
+            Event::Ended {
+                reason: EndReason::Cancelled,
+                ..
+            } if cancelled => return Ok(Outcome::Code(INTERRUPTED)),
+            Event::Ended { code, .. } => {
+                return Ok(Outcome::Code(u8::try_from(code).unwrap_or(NOT_RUN)));
+            }
             Event::Failed(failure) => return Err(failure.into()),
             _ => {}
         }
@@ -135,24 +153,42 @@ fn tell(event: &Event, quiet: bool) -> Result<(), Failure> {
         Event::Stdout(data) => pass(&mut std::io::stdout().lock(), &data.data)?,
         Event::Stderr(data) => pass(&mut std::io::stderr().lock(), &data.data)?,
         Event::OutputLimit { bytes } => {
-            show::note(format_args!("sallyport: output is dropped from here on, after {}", show::bytes(*bytes)));
+            show::note(format_args!(
+                "sallyport: output is dropped from here on, after {}",
+                show::bytes(*bytes)
+            ));
         }
-        Event::Ended { reason, leftovers, .. } => {
+        Event::Ended {
+            reason, leftovers, ..
+        } => {
             for leftover in leftovers {
-                show::note(format_args!("sallyport: not cleaned up yet: {}", show::clean(leftover)));
+                show::note(format_args!(
+                    "sallyport: not cleaned up yet: {}",
+                    show::clean(leftover)
+                ));
             }
             match reason {
                 EndReason::Exited => {}
-                EndReason::OutOfMemory => show::note("sallyport: out of memory; raise it with --memory"),
-                EndReason::TimedOut => show::note("sallyport: the timeout ended it; raise it with --timeout"),
+                EndReason::OutOfMemory => {
+                    show::note("sallyport: out of memory; raise it with --memory");
+                }
+                EndReason::TimedOut => {
+                    show::note("sallyport: the timeout ended it; raise it with --timeout");
+                }
                 EndReason::Cancelled => show::note("sallyport: cancelled"),
                 EndReason::NetworkLost => show::note("sallyport: its network was taken away"),
                 EndReason::RunnerStopped => show::note("sallyport: the runner stopped"),
             }
         }
-        Event::Preparing { step } if !quiet => show::note(format_args!("sallyport: {}", show::clean(step))),
+        Event::Preparing { step } if !quiet => {
+            show::note(format_args!("sallyport: {}", show::clean(step)));
+        }
         Event::Flows(flows) if !quiet => summary::print(flows),
-        Event::Preparing { .. } | Event::Flows(_) | Event::Accepted { .. } | Event::Started(_) | Event::Failed(_) => {}
+        Event::Preparing { .. }
+        | Event::Flows(_)
+        | Event::Accepted { .. }
+        | Event::Started(_)
+        | Event::Failed(_) => {}
     }
     Ok(())
 }

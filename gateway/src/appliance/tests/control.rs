@@ -17,6 +17,8 @@ use crate::control::descriptor::send;
 use crate::record::Entry;
 
 const CHILD: &str = "SALLYPORT_TEST_CONTROL_CHILD";
+/// Names a network to that child.
+const NETWORK: &str = "SALLYPORT_TEST_NETWORK";
 
 fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n")
@@ -40,39 +42,61 @@ fn a_user_that_is_not_listed_gets_nothing_and_a_listed_one_exactly_its_group() {
             let _ = stream.read_to_string(&mut answer);
             answer.split(' ').nth(1).unwrap_or_default().to_owned()
         };
-        println!("statuses {} {}", ask(&get("/v1/networks")), ask("DELETE /v1/networks/x HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n"));
+        let id = std::env::var(NETWORK).unwrap();
+        let body = r#"{"preset":"none"}"#;
+        let length = body.len();
+        let replace = format!("PUT /v1/networks/{id}/policy HTTP/1.1\r\nHost: g\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
+        let delete = format!("DELETE /v1/networks/{id} HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n");
+        println!("statuses {} {} {}", ask(&get("/v1/networks")), ask(&replace), ask(&delete));
         return;
     }
     let lab = Lab::new();
     let mut config = lab.config();
-    config.control_users = ControlUsers { observe: [61001, 61002].into(), attach: [61002].into(), operate: [].into() };
+    config.control_users = ControlUsers {
+        observe: [61001, 61002].into(),
+        attach: [61002].into(),
+        operate: [].into(),
+    };
     lab.start(config.clone());
     for folder in [lab.dir.path(), &config.run_dir] {
         std::fs::set_permissions(folder, PermissionsExt::from_mode(0o755)).unwrap();
     }
+    let sandbox = lab.attach(&far_only());
     let exe = lab.dir.path().join("test-binary");
     std::fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
     let statuses = |uid: u32| {
         let out = Command::new(&exe)
             .args(["--exact", "appliance::tests::control::a_user_that_is_not_listed_gets_nothing_and_a_listed_one_exactly_its_group", "--nocapture"])
             .env(CHILD, lab.socket())
+            .env(NETWORK, sandbox.view.id.as_str())
             .current_dir("/")
             .uid(uid)
             .gid(uid)
             .output()
             .unwrap();
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
-        text.split_once("statuses ").map(|(_, rest)| rest.lines().next().unwrap().to_owned()).unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&out.stderr)))
+        text.split_once("statuses ").map_or_else(
+            || panic!("{text}{}", String::from_utf8_lossy(&out.stderr)),
+            |(_, rest)| rest.lines().next().unwrap().to_owned(),
+        )
     };
-    assert_eq!(statuses(61000), "403 403");
-    assert_eq!(statuses(61001), "200 403");
-    assert_eq!(statuses(61002), "200 404");
+    assert_eq!(statuses(61000), "403 403 403");
+    assert_eq!(statuses(61001), "200 403 403");
+    // in the right group, but another user's network: there is none
+    assert_eq!(statuses(61002), "200 404 404");
+    sandbox.echoes(FAR).unwrap();
+    assert_eq!(statuses(0), "200 200 200");
 }
 
 #[test]
 fn malformed_requests_change_nothing_and_are_told_what_is_wrong() {
     let lab = Lab::started();
-    let post = |path: &str, body: &str| format!("POST {path} HTTP/1.1\r\nHost: g\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let post = |path: &str, body: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: g\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
     let cases = [
         (get("/"), "404"),
         (get("/v1/networks/../../etc"), "404"),
@@ -85,12 +109,19 @@ fn malformed_requests_change_nothing_and_are_told_what_is_wrong() {
         (post("/v1/own", "{\"local\":\"x\",\"remote\":\"y\"}"), "400"),
         (post("/v1/networks/nobody/ingress", "{\"port\":80}"), "426"),
         (post("/v1/selftest/x", ""), "404"),
-        ("PATCH /v1/networks HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n".to_owned(), "404"),
+        (
+            "PATCH /v1/networks HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n".to_owned(),
+            "404",
+        ),
         ("nonsense\r\n\r\n".to_owned(), "400"),
     ];
     for (request, status) in cases {
         let answer = raw(&lab, request.as_bytes());
-        assert_eq!(answer.split(' ').nth(1), Some(status), "{request}\n{answer}");
+        assert_eq!(
+            answer.split(' ').nth(1),
+            Some(status),
+            "{request}\n{answer}"
+        );
     }
     assert!(lab.block(async |c| c.networks().await.unwrap()).is_empty());
     assert!(lab.block(async |c| c.health().await.unwrap()).open);
@@ -99,26 +130,55 @@ fn malformed_requests_change_nothing_and_are_told_what_is_wrong() {
 #[test]
 fn descriptors_are_taken_only_by_attach_and_only_one() {
     let lab = Lab::started();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let with = |request: String, descriptors: Vec<OwnedFd>| {
         let stream = UnixStream::connect(lab.socket()).unwrap();
         let borrowed: Vec<_> = descriptors.iter().map(std::os::fd::AsFd::as_fd).collect();
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
         let mut control = rustix::net::SendAncillaryBuffer::new(&mut space);
         assert!(control.push(rustix::net::SendAncillaryMessage::ScmRights(&borrowed)));
-        rustix::net::sendmsg(&stream, &[std::io::IoSlice::new(request.as_bytes())], &mut control, rustix::net::SendFlags::empty()).unwrap();
+        rustix::net::sendmsg(
+            &stream,
+            &[std::io::IoSlice::new(request.as_bytes())],
+            &mut control,
+            rustix::net::SendFlags::empty(),
+        )
+        .unwrap();
         let mut answer = String::new();
         (&stream).read_to_string(&mut answer).unwrap();
         answer
     };
     let body = serde_json::to_string(&request(&far_only())).unwrap();
-    let attach = format!("POST /v1/networks HTTP/1.1\r\nHost: g\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let attach = format!(
+        "POST /v1/networks HTTP/1.1\r\nHost: g\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
     let no_namespace: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
-    let own: OwnedFd = std::fs::File::open(format!("/run/netns/{}u", lab.name)).unwrap().into();
+    let own: OwnedFd = std::fs::File::open(format!("/run/netns/{}u", lab.name))
+        .unwrap()
+        .into();
     let status = |answer: &str| answer.split(' ').nth(1).unwrap().to_owned();
-    assert_eq!(status(&with(get("/v1/health"), vec![fresh_namespace()])), "400");
-    assert_eq!(status(&with(attach.clone(), vec![fresh_namespace(), fresh_namespace()])), "400");
-    assert_eq!(status(&with(attach.clone(), (0..8).map(|_| fresh_namespace()).collect())), "400");
+    assert_eq!(
+        status(&with(get("/v1/health"), vec![fresh_namespace()])),
+        "400"
+    );
+    assert_eq!(
+        status(&with(
+            attach.clone(),
+            vec![fresh_namespace(), fresh_namespace()]
+        )),
+        "400"
+    );
+    assert_eq!(
+        status(&with(
+            attach.clone(),
+            (0..8).map(|_| fresh_namespace()).collect()
+        )),
+        "400"
+    );
     assert_eq!(status(&with(attach.clone(), vec![no_namespace])), "400");
     assert_eq!(status(&with(attach.clone(), vec![own])), "403");
     assert!(lab.block(async |c| c.networks().await.unwrap()).is_empty());
@@ -145,8 +205,12 @@ fn user_text_reaches_neither_the_kernel_nor_a_path() {
         let mut request = request(&far_only());
         request.run = Some(run.to_owned());
         request.labels = [("job".to_owned(), run.to_owned())].into();
-        let attached = lab.try_attach(request);
-        assert_eq!(attached.is_ok(), !run.contains('\n') && run.len() < 256, "{run:?}");
+        let attached = lab.try_attach(&request);
+        assert_eq!(
+            attached.is_ok(),
+            !run.contains('\n') && run.len() < 256,
+            "{run:?}"
+        );
         if let Ok(sandbox) = attached {
             assert_eq!(sandbox.view.run.as_deref(), Some(run));
             let rules = lab.block(async |c| c.rules().await.unwrap());
@@ -156,24 +220,44 @@ fn user_text_reaches_neither_the_kernel_nor_a_path() {
     }
     let mut request = request(&far_only());
     request.workspace = "../../etc".to_owned();
-    assert_eq!(lab.try_attach(request).err().unwrap().problem().unwrap().status, 400);
+    assert_eq!(
+        lab.try_attach(&request)
+            .err()
+            .unwrap()
+            .problem()
+            .unwrap()
+            .status,
+        400
+    );
 }
 
 #[test]
 fn a_wished_identity_is_refused_while_it_lives() {
     let lab = Lab::started();
-    let named = || crate::control::AttachRequest { id: Some("dev".parse().unwrap()), ..request(&far_only()) };
-    let first = lab.try_attach(named()).unwrap();
-    assert_eq!(lab.try_attach(named()).err().unwrap().problem().unwrap().code, "conflict");
+    let named = || crate::control::AttachRequest {
+        id: Some("dev".parse().unwrap()),
+        ..request(&far_only())
+    };
+    let first = lab.try_attach(&named()).unwrap();
+    assert_eq!(
+        lab.try_attach(&named())
+            .err()
+            .unwrap()
+            .problem()
+            .unwrap()
+            .code,
+        "conflict"
+    );
     lab.block(async |c| c.detach(&first.view.id).await.unwrap());
-    eventually("the name to be free", || lab.try_attach(named()).ok());
+    eventually("the name to be free", || lab.try_attach(&named()).ok());
 }
 
 #[test]
 fn the_way_in_needs_an_entry_and_is_recorded() {
     let lab = Lab::started();
     let sandbox = lab.attach("policy: app\nnetwork: none\ningress:\n  - ports: [8080]\n");
-    let listeners = sandbox.run(|| [8080, 8081].map(|port| TcpListener::bind(("0.0.0.0", port)).unwrap()));
+    let listeners =
+        sandbox.run(|| [8080, 8081].map(|port| TcpListener::bind(("0.0.0.0", port)).unwrap()));
     let [open, closed] = listeners;
     let server = std::thread::spawn(move || {
         let (mut stream, from) = open.accept().unwrap();
@@ -195,7 +279,10 @@ fn the_way_in_needs_an_entry_and_is_recorded() {
         answer
     });
     assert_eq!(&answer, b"pong");
-    assert_eq!(server.join().unwrap(), (*b"ping", std::net::IpAddr::V4(sandbox.view.service_v4)));
+    assert_eq!(
+        server.join().unwrap(),
+        (*b"ping", std::net::IpAddr::V4(sandbox.view.service_v4))
+    );
     eventually("the end in the record", || {
         lab.block(async |c| {
             let mut lines = c.records(0).await.unwrap();
@@ -237,27 +324,46 @@ fn the_broker_gets_the_connection_with_its_network_and_others_cannot_lend_their_
     let broker = lab.dir.path().join("broker.sock");
     let listener = std::os::unix::net::UnixListener::bind(&broker).unwrap();
     let with = |path: &std::path::Path| {
-        lab.try_attach(crate::control::AttachRequest { broker: Some(path.to_owned()), ..request("policy: none\nnetwork: none\n") })
+        lab.try_attach(&crate::control::AttachRequest {
+            broker: Some(path.to_owned()),
+            ..request("policy: none\nnetwork: none\n")
+        })
     };
     let file = lab.dir.path().join("file");
     write(&file, "x");
-    for path in [file.as_path(), std::path::Path::new("relative"), std::path::Path::new("/nowhere")] {
-        assert_eq!(with(path).err().unwrap().problem().unwrap().status, 400, "{path:?}");
+    for path in [
+        file.as_path(),
+        std::path::Path::new("relative"),
+        std::path::Path::new("/nowhere"),
+    ] {
+        assert_eq!(
+            with(path).err().unwrap().problem().unwrap().status,
+            400,
+            "{path:?}"
+        );
     }
     let sandbox = with(&broker).unwrap();
     let service = sandbox.view.service_v4;
     let asking = inside(&sandbox.namespace, move || {
         let mut stream = std::net::TcpStream::connect((service, 80)).unwrap();
-        stream.write_all(b"GET / HTTP/1.1\r\nX-Network: other\r\n\r\n").unwrap();
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nX-Network: other\r\n\r\n")
+            .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
     });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let whose = runtime.block_on(async {
         let (stream, _) = listener.accept().unwrap();
         stream.set_nonblocking(true).unwrap();
-        let (whose, descriptor) = crate::control::handover::receive(tokio::net::UnixStream::from_std(stream).unwrap()).await.unwrap();
+        let (whose, descriptor) =
+            crate::control::handover::receive(tokio::net::UnixStream::from_std(stream).unwrap())
+                .await
+                .unwrap();
         let mut stream = std::net::TcpStream::from(descriptor);
         stream.set_nonblocking(false).unwrap();
         let mut request = [0; 36];
@@ -265,7 +371,13 @@ fn the_broker_gets_the_connection_with_its_network_and_others_cannot_lend_their_
         stream.write_all(b"hello").unwrap();
         whose
     });
-    assert_eq!((whose.network, whose.source.ip()), (sandbox.view.id.clone(), std::net::IpAddr::V4(sandbox.view.v4)));
+    assert_eq!(
+        (whose.network, whose.source.ip()),
+        (
+            sandbox.view.id.clone(),
+            std::net::IpAddr::V4(sandbox.view.v4)
+        )
+    );
     assert_eq!(asking.join().unwrap(), "hello");
 }
 
@@ -286,8 +398,12 @@ fn an_upstream_socket_is_ours_and_others_are_not() {
             None
         })
     });
-    let owner = |local, remote| lab.block(async |c| c.owner(&FourTuple { local, remote }).await.unwrap());
-    assert_eq!(owner(local, flow.upstream).network, Some(sandbox.view.id.clone()));
+    let owner =
+        |local, remote| lab.block(async |c| c.owner(&FourTuple { local, remote }).await.unwrap());
+    assert_eq!(
+        owner(local, flow.upstream).network,
+        Some(sandbox.view.id.clone())
+    );
     assert_eq!(owner(flow.upstream, local).flow, Some(flow.id));
     assert!(!owner(local, "93.184.216.35:7".parse().unwrap()).ours);
 }
@@ -308,5 +424,8 @@ fn explanations_come_from_the_policy_in_force() {
         lab.block(async |c| c.explain(&sandbox.view.id, &request).await.unwrap())
     };
     assert_eq!(ask(&format!("{FAR}:7"))["decision"], "permit");
-    assert_eq!(ask(&format!("{ELSEWHERE}:7"))["reason"], "address_not_allowed");
+    assert_eq!(
+        ask(&format!("{ELSEWHERE}:7"))["reason"],
+        "address_not_allowed"
+    );
 }

@@ -29,12 +29,25 @@ pub const HOST: &str = "192.168.77.1";
 
 pub fn ip(args: &str) {
     let out = Command::new("ip").args(args.split(' ')).output().unwrap();
-    assert!(out.status.success(), "ip {args}: {}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success(),
+        "ip {args}: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
 }
 
 /// Waits for a condition, at most ten seconds.
-pub fn eventually<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
-    let due = Instant::now() + Duration::from_secs(10);
+pub fn eventually<T>(what: &str, check: impl FnMut() -> Option<T>) -> T {
+    eventually_within(what, Duration::from_secs(10), check)
+}
+
+/// Waits for a condition.
+pub fn eventually_within<T>(
+    what: &str,
+    limit: Duration,
+    mut check: impl FnMut() -> Option<T>,
+) -> T {
+    let due = Instant::now() + limit;
     loop {
         if let Some(found) = check() {
             return found;
@@ -45,7 +58,10 @@ pub fn eventually<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Runs on a thread inside a namespace.
-pub fn inside<T: Send + 'static>(ns: &OwnedFd, act: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+pub fn inside<T: Send + 'static>(
+    ns: &OwnedFd,
+    act: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
     let ns = ns.try_clone().unwrap();
     std::thread::spawn(move || {
         setns(ns, CloneFlags::CLONE_NEWNET).unwrap();
@@ -81,13 +97,19 @@ struct Running {
 impl Lab {
     /// Namespaces and an echo service at port 7 of both far addresses; no gateway yet.
     pub fn new() -> Self {
-        let name = format!("sprec{}x{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "sprec{}x{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         let (up, far) = (format!("{name}u"), format!("{name}f"));
         for ns in [&up, &far] {
             ip(&format!("netns add {ns}"));
             ip(&format!("-n {ns} link set lo up"));
         }
-        ip(&format!("-n {up} link add up0 type veth peer name far0 netns {far}"));
+        ip(&format!(
+            "-n {up} link add up0 type veth peer name far0 netns {far}"
+        ));
         for line in [
             format!("-n {up} addr add {HOST}/24 dev up0"),
             format!("-n {up} link set up0 up"),
@@ -99,7 +121,11 @@ impl Lab {
         ] {
             ip(&line);
         }
-        let open = |ns: &str| -> OwnedFd { std::fs::File::open(format!("/run/netns/{ns}")).unwrap().into() };
+        let open = |ns: &str| -> OwnedFd {
+            std::fs::File::open(format!("/run/netns/{ns}"))
+                .unwrap()
+                .into()
+        };
         let lab = Self {
             uplink: open(&up),
             dir: tempfile::tempdir().unwrap(),
@@ -109,7 +135,9 @@ impl Lab {
             name,
         };
         let (arrived, connections) = (lab.arrived.clone(), lab.connections.clone());
-        let listener = inside(&open(&far), || TcpListener::bind("0.0.0.0:7").unwrap()).join().unwrap();
+        let listener = inside(&open(&far), || TcpListener::bind("0.0.0.0:7").unwrap())
+            .join()
+            .unwrap();
         std::thread::spawn(move || echo(&listener, &arrived, &connections));
         lab
     }
@@ -136,7 +164,11 @@ impl Lab {
     /// Starts a gateway in the uplink namespace and waits until it is enforcing.
     pub fn start(&self, config: GatewayConfig) {
         self.try_start(config).unwrap();
-        eventually("an enforcing gateway", || self.block(async |c| c.health().await).ok().filter(|h| h.open));
+        eventually("an enforcing gateway", || {
+            self.block(async |c| c.health().await)
+                .ok()
+                .filter(|h| h.open)
+        });
     }
 
     /// Starts a gateway, whatever its posture becomes.
@@ -146,7 +178,11 @@ impl Lab {
         let (built, outcome) = std::sync::mpsc::channel();
         let thread = inside(&self.uplink, move || {
             // Worker threads inherit the namespace of the thread that makes the runtime.
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .unwrap();
             runtime.block_on(async {
                 match build(config) {
                     Err(error) => built.send(Err(error)).unwrap(),
@@ -187,25 +223,36 @@ impl Lab {
 
     /// Asks the gateway something.
     pub fn block<T>(&self, ask: impl AsyncFnOnce(Client) -> T) -> T {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(ask(Client::new(self.socket())))
     }
 
-    pub fn try_attach(&self, request: AttachRequest) -> Result<Sandbox, ClientError> {
+    pub fn try_attach(&self, request: &AttachRequest) -> Result<Sandbox, ClientError> {
         let namespace = fresh_namespace();
         let copy = namespace.try_clone().unwrap();
-        let view = self.block(async |c| c.attach(&request, copy).await)?;
+        let view = self.block(async |c| c.attach(request, copy).await)?;
         Ok(Sandbox { namespace, view })
     }
 
     pub fn attach(&self, policy: &str) -> Sandbox {
-        self.try_attach(request(policy)).unwrap()
+        self.try_attach(&request(policy)).unwrap()
     }
 
     /// Runs a program in the gateway's own namespace.
     pub fn in_gateway(&self, program: &str) {
-        let out = Command::new("ip").args(["netns", "exec", &self.config().namespace]).args(program.split(' ')).output().unwrap();
-        assert!(out.status.success(), "{program}: {}", String::from_utf8_lossy(&out.stderr));
+        let out = Command::new("ip")
+            .args(["netns", "exec", &self.config().namespace])
+            .args(program.split(' '))
+            .output()
+            .unwrap();
+        assert!(
+            out.status.success(),
+            "{program}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
     }
 }
 
@@ -216,22 +263,37 @@ impl Drop for Lab {
             let _ = running.thread.join();
         }
         for end in ["u", "f", "g"] {
-            let _ = Command::new("ip").args(["netns", "del", &format!("{}{end}", self.name)]).output();
+            let _ = Command::new("ip")
+                .args(["netns", "del", &format!("{}{end}", self.name)])
+                .output();
         }
     }
 }
 
 pub fn document(text: &str) -> PolicySource {
-    PolicySource::Document { file: "job.yaml".to_owned(), text: text.to_owned(), packages: None }
+    PolicySource::Document {
+        file: "job.yaml".to_owned(),
+        text: text.to_owned(),
+        packages: None,
+    }
 }
 
 pub fn request(policy: &str) -> AttachRequest {
-    AttachRequest { id: None, run: None, workspace: "default".to_owned(), policy: document(policy), broker: None, labels: [].into() }
+    AttachRequest {
+        id: None,
+        run: None,
+        workspace: "default".to_owned(),
+        policy: document(policy),
+        broker: None,
+        labels: [].into(),
+    }
 }
 
 /// Permits the echo service, by address.
 pub fn far_only() -> String {
-    format!("policy: far\nnetwork: domains\nallow:\n  - cidr: {FAR}/32\n    ports: [7]\n    speaks: any\n")
+    format!(
+        "policy: far\nnetwork: domains\nallow:\n  - cidr: {FAR}/32\n    ports: [7]\n    speaks: any\n"
+    )
 }
 
 pub struct Sandbox {
@@ -295,4 +357,22 @@ pub fn is_over(stream: &TcpStream) -> bool {
 pub fn write(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+}
+
+/// A disk of one megabyte.
+pub struct Disk(pub PathBuf);
+
+impl Disk {
+    pub fn mount(at: &Path) -> Self {
+        std::fs::create_dir(at).unwrap();
+        let flags = nix::mount::MsFlags::empty();
+        nix::mount::mount(Some("tmpfs"), at, Some("tmpfs"), flags, Some("size=1m")).unwrap();
+        Self(at.to_owned())
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        nix::mount::umount2(&self.0, nix::mount::MntFlags::MNT_DETACH).unwrap();
+    }
 }

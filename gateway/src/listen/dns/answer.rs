@@ -44,7 +44,7 @@ impl Asker<'_> {
         let is_address = matches!(asked.kind, RecordType::A | RecordType::AAAA);
         let known = Some(&self.door.ctx.resolver)
             .filter(|_| is_address)
-            .and_then(|r| r.known(&asked.name, now));
+            .and_then(|r| r.known(self.network.scope, &asked.name, now));
         let Some(known) = known else {
             return self.judge(&asked).map(|()| asked);
         };
@@ -77,7 +77,7 @@ impl Asker<'_> {
         };
         self.door.ctx.tasks.spawn("dns refresh", async move {
             let _place = place;
-            door.ctx.resolver.refresh(&name).await;
+            door.ctx.resolver.refresh(network.scope, &name).await;
         });
     }
 
@@ -86,10 +86,10 @@ impl Asker<'_> {
         let resolver = &self.door.ctx.resolver;
         match permitted.kind {
             RecordType::A | RecordType::AAAA => {
-                let found = resolver.look_up(&permitted.name).await;
+                let found = resolver.look_up(self.network.scope, &permitted.name).await;
                 self.addressed(permitted, &found, Instant::now())
             }
-            kind => match resolver.records(&permitted.name, kind).await {
+            kind => match resolver.records(self.network.scope, &permitted.name, kind).await {
                 Ok(found) => other(kind, &found, Instant::now()),
                 Err(error) => self.failed(&permitted.name, &error),
             },

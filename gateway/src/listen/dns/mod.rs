@@ -99,13 +99,13 @@ pub fn serve_dns<S: Datagrams>(
     for listener in listeners {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        tasks.spawn(
+        tasks.keep(
             "dns tcp",
             tcp::accept(door.clone(), listener, connections.clone()),
         );
     }
     for socket in sockets {
-        tasks.spawn("dns udp", udp::serve(door.clone(), Arc::new(socket)));
+        tasks.keep("dns udp", udp::serve(door.clone(), Arc::new(socket)));
     }
     Ok(())
 }

@@ -124,7 +124,7 @@ pub fn serve_gate(ctx: &Context, queue: impl SynQueue) -> Arc<Gate> {
         Box::new(move |packet, verdict| judging.judge(packet, verdict)),
     ));
     let (reader, ticker) = (gate.clone(), gate.clone());
-    ctx.tasks.spawn("syn queue", async move {
+    ctx.tasks.keep("syn queue", async move {
         let mut queued = VecDeque::new();
         loop {
             if let Err(error) = queue.receive(&mut queued).await {
@@ -134,7 +134,7 @@ pub fn serve_gate(ctx: &Context, queue: impl SynQueue) -> Arc<Gate> {
             queued.drain(..).for_each(|packet| reader.arrived(packet));
         }
     });
-    ctx.tasks.spawn("syn gate clock", async move {
+    ctx.tasks.keep("syn gate clock", async move {
         let mut ticks = tokio::time::interval(TICK);
         loop {
             ticks.tick().await;

@@ -40,7 +40,7 @@ struct Visit {
 /// Serves the explicit proxy until the gateway stops.
 pub fn serve_proxy(ctx: &Context, listener: TcpListener) {
     let serving = ctx.clone();
-    ctx.tasks.spawn("explicit proxy", async move {
+    ctx.tasks.keep("explicit proxy", async move {
         accept_all(listener, move |client, source| {
             let source = canonical(source);
             let Some(network) = serving.networks.by_source(source.ip()) else {

@@ -1,5 +1,7 @@
 //! Absolute-form requests: each is decided by itself; one upstream connection at a time, kept while its host stays.
 
+use std::sync::atomic::Ordering;
+
 use netpolicy::decide::{Destination, Heard, Intent};
 use netpolicy::reason::Reason;
 use tokio::net::TcpStream;
@@ -202,6 +204,7 @@ async fn connect(
     if let Err(denial) = opened {
         return Err(fail(&guard.flow.intent, &Unreached::Denied(denial, None)));
     }
+    guard.flow.reads_requests.store(true, Ordering::Relaxed);
     Ok(Upstream {
         stream: dialled.stream,
         guard,

@@ -9,6 +9,8 @@ mod body;
 pub(crate) mod exchange;
 pub(crate) mod onward;
 
+use std::sync::atomic::Ordering;
+
 use netpolicy::reason::Reason;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -65,6 +67,7 @@ pub async fn run(
     early: Early,
     notes: &mut Notes,
 ) -> End {
+    lane.flow.reads_requests.store(true, Ordering::Relaxed);
     let mut from_client = Reader {
         stream: client,
         ahead: early.bytes,

@@ -1,4 +1,4 @@
-//! Upstream look-ups: the system's servers or configured ones, split by domain; cached, single-flight, believed only
+//! Upstream look-ups: the system's servers or configured ones, split by domain; cached for each network by itself, single-flight, believed only
 //! when they answer exactly what was asked.
 //!
 //! The journey of a look-up: cache -> the flight that already asks -> [`chase`] follows aliases -> [`exchange`] asks
@@ -16,7 +16,7 @@ pub mod system;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -64,6 +64,18 @@ impl Upstreams {
         claims
             .max_by_key(|(apex, _)| apex.as_str().len())
             .map_or(&self.default, |(_, servers)| servers)
+    }
+}
+
+/// Who an answer is kept for. Networks share no cache: how long an answer takes would tell one what another asked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Scope(u64);
+
+impl Scope {
+    /// One that nobody else has, or had.
+    pub fn fresh() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -177,10 +189,10 @@ pub struct Resolver {
     upstreams: ArcSwap<Upstreams>,
     servers: Servers,
     sockets: Semaphore,
-    addresses: Cache<Name, Arc<Addresses>>,
-    records: Cache<(Name, u16), Arc<Found>>,
-    address_flights: Flights<Name, Arc<Addresses>>,
-    record_flights: Flights<(Name, u16), Result<Arc<Found>, LookupError>>,
+    addresses: Cache<(Scope, Name), Arc<Addresses>>,
+    records: Cache<(Scope, Name, u16), Arc<Found>>,
+    address_flights: Flights<(Scope, Name), Arc<Addresses>>,
+    record_flights: Flights<(Scope, Name, u16), Result<Arc<Found>, LookupError>>,
     nat64: watch::Sender<Vec<Ipv6Net>>,
 }
 
@@ -194,12 +206,12 @@ impl Resolver {
             sockets: Semaphore::new(MOST_SOCKETS),
             addresses: Cache::builder()
                 .max_capacity(CACHE_OCTETS)
-                .weigher(|name: &Name, a: &Arc<Addresses>| weight(name, a.all.len() * 64))
+                .weigher(|(_, name): &(Scope, Name), a: &Arc<Addresses>| weight(name, a.all.len() * 64))
                 .time_to_live(ttl)
                 .build(),
             records: Cache::builder()
                 .max_capacity(CACHE_OCTETS)
-                .weigher(|(name, _): &(Name, u16), f: &Arc<Found>| weight(name, octets_of(f)))
+                .weigher(|(_, name, _): &(Scope, Name, u16), f: &Arc<Found>| weight(name, octets_of(f)))
                 .time_to_live(ttl)
                 .build(),
             address_flights: Flights::default(),
@@ -221,8 +233,8 @@ impl Resolver {
     }
 
     /// Every address of a name, A then AAAA, CNAMEs followed. Cached at most 60 s. Call only with a permitted name.
-    pub async fn addresses(&self, name: &Name) -> Result<Vec<IpAddr>, LookupError> {
-        let found = self.look_up(name).await;
+    pub async fn addresses(&self, scope: Scope, name: &Name) -> Result<Vec<IpAddr>, LookupError> {
+        let found = self.look_up(scope, name).await;
         if !found.all.is_empty() {
             return Ok(found.all.to_vec());
         }
@@ -233,30 +245,30 @@ impl Resolver {
     }
 
     /// What the cache knows about a name's addresses, without asking anybody.
-    pub fn known(&self, name: &Name, now: Instant) -> Option<Arc<Addresses>> {
-        self.addresses.get(name).filter(|a| a.until > now)
+    pub fn known(&self, scope: Scope, name: &Name, now: Instant) -> Option<Arc<Addresses>> {
+        self.addresses.get(&(scope, name.clone())).filter(|a| a.until > now)
     }
 
     /// Both families of a name, asked at once. Call only with a permitted name.
-    pub async fn look_up(&self, name: &Name) -> Arc<Addresses> {
-        if let Some(known) = self.known(name, Instant::now()) {
+    pub async fn look_up(&self, scope: Scope, name: &Name) -> Arc<Addresses> {
+        if let Some(known) = self.known(scope, name, Instant::now()) {
             return known;
         }
         self.address_flights
-            .join(name.clone(), || self.both(name.clone()))
+            .join((scope, name.clone()), || self.both(scope, name.clone()))
             .await
     }
 
     /// Asks again although the cache still knows, so that it goes on knowing. A failure leaves what is known.
-    pub async fn refresh(&self, name: &Name) {
+    pub async fn refresh(&self, scope: Scope, name: &Name) {
         self.address_flights
-            .join(name.clone(), || self.both(name.clone()))
+            .join((scope, name.clone()), || self.both(scope, name.clone()))
             .await;
     }
 
     /// Records of one other type. Call only with a permitted name.
-    pub async fn records(&self, name: &Name, kind: RecordType) -> Result<Arc<Found>, LookupError> {
-        let key = (name.clone(), u16::from(kind));
+    pub async fn records(&self, scope: Scope, name: &Name, kind: RecordType) -> Result<Arc<Found>, LookupError> {
+        let key = (scope, name.clone(), u16::from(kind));
         if let Some(known) = self.records.get(&key).filter(|f| f.until > Instant::now()) {
             return Ok(known);
         }
@@ -268,7 +280,7 @@ impl Resolver {
         self.record_flights.join(key.clone(), ask).await
     }
 
-    async fn both(&self, name: Name) -> Arc<Addresses> {
+    async fn both(&self, scope: Scope, name: Name) -> Arc<Addresses> {
         let ask = async |kind| {
             self.chase(&name, kind)
                 .await
@@ -283,7 +295,7 @@ impl Resolver {
             now,
         ));
         if found.until > now {
-            self.addresses.insert(name, found.clone());
+            self.addresses.insert((scope, name), found.clone());
         }
         found
     }

@@ -61,7 +61,7 @@ impl Resolver {
     /// Follows resolv.conf. An unreadable file changes nothing: it is usually about to be replaced.
     pub fn follow_system(self: &Arc<Self>, path: PathBuf, tasks: &Tasks) {
         let resolver = self.clone();
-        tasks.spawn("resolv.conf", async move {
+        tasks.keep("resolv.conf", async move {
             loop {
                 tokio::time::sleep(LOOK).await;
                 if let Ok(text) = tokio::fs::read_to_string(&path).await {

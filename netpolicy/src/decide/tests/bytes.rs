@@ -222,3 +222,44 @@ fn the_way_in_carries_any_bytes() {
         "port_not_allowed"
     );
 }
+
+#[test]
+fn the_bare_address_is_no_way_around_the_requests_of_a_name() {
+    let s = job(
+        "network: internet\nallow: [{ host: a.example.com, ports: [80], http: [{ methods: [GET] }] }]",
+    );
+    let ground = to("8.8.8.8", 80).ground(&s);
+    let post = |host| match http(Some(host), None) {
+        Evidence::Http { host, port, path, .. } => Evidence::Http { host, port, path, method: "POST".into() },
+        other => other,
+    };
+    for (evidence, outcome) in [
+        (http(Some("a.example.com"), None), "relay any"),
+        (post("a.example.com"), "http_request_not_allowed"),
+        (post("b.example.com"), "relay any"),
+    ] {
+        assert_eq!(said(&s, &ground, &evidence), outcome, "{evidence:?}");
+    }
+}
+
+#[test]
+fn every_request_is_judged_where_a_name_decides_anything() {
+    let internet = "network: internet";
+    let denies = "network: internet\ndeny: [{ host: evil.net, ports: [80] }]";
+    let reads = "network: internet\nallow: [{ host: a.example.com, ports: [80], http: [{ methods: [GET] }] }]";
+    let nets = "network: domains\nallow: [{ cidr: 8.8.8.0/24, ports: [80, 81], speaks: any }]";
+    for (policy, port, each) in [
+        (internet, 80, false),
+        (denies, 80, true),
+        (denies, 81, false),
+        (reads, 80, true),
+        (nets, 80, false),
+    ] {
+        let s = job(policy);
+        let ground = to("8.8.8.8", port).heard_nothing().ground(&s);
+        assert_eq!(judges_each_request(&s, &ground, NOW), each, "{policy} {port}");
+    }
+    let s = job(internet);
+    let ground = to("a.example.com", 80).answers(&["8.8.8.8"]).ground(&s);
+    assert!(judges_each_request(&s, &ground, NOW));
+}

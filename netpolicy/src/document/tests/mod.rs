@@ -116,19 +116,32 @@ fn packages_come_from_the_image() {
     );
     let hosts = [
         "mirror.example.net".to_owned(),
-        "proxy.example.net:8081".to_owned(),
-        "203.0.113.9:80".to_owned(),
+        "files.example.net".to_owned(),
     ];
     let filled = parse("p.yaml", &text, Some(&hosts)).unwrap();
     assert_eq!(filled.needs_packages, None);
-    assert_eq!(filled.allow.len(), 4);
-    assert_eq!(filled.allow[1].ports, Ports::web());
-    assert_eq!(filled.allow[2].ports, Ports(vec![8081..=8081]));
-    assert!(matches!(filled.allow[3].to, Selector::Cidr(_)));
-    assert!(filled.allow[1..].iter().all(|rule| rule.at.line == 3));
+    assert_eq!(filled.allow.len(), 3);
+    for (line, rule) in (1..).zip(&filled.allow[1..]) {
+        assert_eq!((&*rule.at.file, rule.at.line), ("set:packages", line));
+        assert_eq!(rule.ports, Ports::web());
+        assert!(matches!(rule.to, Selector::Host(Pattern::Exact(_))));
+    }
     assert_ne!(open.hash, filled.hash);
-    let wrong = parse("p.yaml", &text, Some(&["*".to_owned()])).unwrap_err();
-    assert_eq!(wrong[0].at.line, 3);
+    let many: Vec<String> = (0..65).map(|n| format!("h{n}.example.net")).collect();
+    assert!(parse("p.yaml", &text, Some(&many[..64])).is_ok());
+    assert_eq!(parse("p.yaml", &text, Some(&many)).unwrap_err().len(), 1);
+    for wider in [
+        "*",
+        "*.example.net",
+        "203.0.113.9",
+        "::1",
+        "a.example.net:22",
+        "a/b",
+        "",
+    ] {
+        let wrong = parse("p.yaml", &text, Some(&[wider.to_owned()])).unwrap_err();
+        assert_eq!(wrong[0].at.line, 3, "{wider:?}");
+    }
     let unused = with("allow: [{ host: a.example.com }]");
     assert_eq!(
         parse("p.yaml", &unused, Some(&hosts)),

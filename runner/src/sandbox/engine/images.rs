@@ -12,6 +12,7 @@ use futures_util::{Stream, TryStreamExt};
 
 use super::Engine;
 use super::ask::{engine, host, status, within};
+use super::spec::SALLY_ON_PATH;
 use crate::image::archive::{self, Defaults, Layer};
 use crate::job::{ImageName, check_workdir};
 use crate::sandbox::{ImageFacts, SandboxError, guest};
@@ -119,7 +120,10 @@ fn refusal(facts: &ImageFacts) -> Option<String> {
     }
     let odd = |volume: &&String| {
         let plain = volume.trim_end_matches('/');
-        plain.is_empty() || plain == "/etc" || check_workdir(plain).is_err()
+        plain.is_empty()
+            || plain == "/etc"
+            || plain == SALLY_ON_PATH
+            || check_workdir(plain).is_err()
     };
     facts
         .volumes
@@ -151,6 +155,7 @@ mod tests {
             ("/", &["/proc/x"]),
             ("/", &["/data", "/sys/fs"]),
             ("/", &["/.sally"]),
+            ("/", &["/usr/local/bin/sally/"]),
         ] {
             assert!(
                 refusal(&facts(workdir, volumes)).is_some(),

@@ -404,3 +404,80 @@ fn difference(
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use bollard::models::{EndpointSettings, HostConfig, NetworkSettings};
+
+    use super::*;
+    use crate::sandbox::{PodFiles, Resources};
+
+    fn spec() -> WorkloadSpec {
+        WorkloadSpec {
+            run: "0123456789abcdef".parse().unwrap(),
+            holder: SandboxId("h1".to_owned()),
+            image_id: "sha256:00".to_owned(),
+            command: vec!["true".to_owned()],
+            env: Vec::new(),
+            workdir: "/".to_owned(),
+            user: User::Agent,
+            isolation: Isolation::Hardened,
+            resources: Resources {
+                memory_mib: 64,
+                cpu_millis: 100,
+                pids: 16,
+            },
+            deadline_seconds: 60,
+            files: PodFiles {
+                resolv_conf: "/r".into(),
+                hosts: "/h".into(),
+                hostname: "/n".into(),
+                empty: "/e".into(),
+            },
+        }
+    }
+
+    fn made(mode: &str, networks: &[&str], runtime: &str) -> ContainerInspectResponse {
+        let networks = networks
+            .iter()
+            .map(|&n| (n.to_owned(), EndpointSettings::default()))
+            .collect();
+        ContainerInspectResponse {
+            host_config: Some(HostConfig {
+                network_mode: Some(mode.to_owned()),
+                runtime: Some(runtime.to_owned()),
+                ..HostConfig::default()
+            }),
+            network_settings: Some(NetworkSettings {
+                networks: Some(networks),
+                ..NetworkSettings::default()
+            }),
+            ..ContainerInspectResponse::default()
+        }
+    }
+
+    #[test]
+    fn workload_on_another_network_or_runtime_is_not_what_was_asked_for() {
+        let runsc = Runtime("runsc".to_owned());
+        assert_eq!(
+            difference(&made("container:h1", &[], "runc"), &spec(), None),
+            None
+        );
+        assert_eq!(
+            difference(&made("container:h1", &[], "runsc"), &spec(), Some(&runsc)),
+            None
+        );
+        for (mode, networks, runtime, wanted) in [
+            ("bridge", &[][..], "runc", None),
+            ("host", &[], "runc", None),
+            ("container:h2", &[], "runc", None),
+            ("container:h1", &["bridge"], "runc", None),
+            ("container:h1", &[], "runc", Some(&runsc)),
+        ] {
+            assert!(
+                difference(&made(mode, networks, runtime), &spec(), wanted).is_some(),
+                "{mode} {networks:?}"
+            );
+        }
+    }
+}

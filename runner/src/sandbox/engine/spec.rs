@@ -23,8 +23,10 @@ pub const ROLE_LABEL: &str = "sallyport.role";
 /// Label that names the run.
 pub const RUN_LABEL: &str = "sallyport.run";
 
-/// Where the helper lies in every workload.
+/// Where the helper lies in every workload, as its init: directly below the root, which nobody can rename.
 const SALLY: &str = "/.sally";
+/// Where people find it: on the search path of engines and images. A mount is made where the image has no such folder.
+pub const SALLY_ON_PATH: &str = "/usr/local/bin/sally";
 /// Where the holder finds its one-use socket.
 const SOCKET: &str = "/socket";
 const HOST_NAME: &str = "sandbox";
@@ -142,12 +144,17 @@ pub fn workload(common: &Common<'_>, guest: &Path, spec: &WorkloadSpec) -> Conta
         User::Agent => Vec::new(),
         User::Root => ROOT_CAPABILITIES.map(str::to_owned).to_vec(),
     };
-    let mounts = vec![
+    let mut mounts = vec![
         read_only(guest, SALLY),
+        read_only(guest, SALLY_ON_PATH),
         read_only(&spec.files.resolv_conf, "/etc/resolv.conf"),
         read_only(&spec.files.hosts, "/etc/hosts"),
         read_only(&spec.files.hostname, "/etc/hostname"),
     ];
+    if common.flavour == Flavour::Podman {
+        // Podman shares this file of the host's /run writable: root in the sandbox could fill the host's memory.
+        mounts.push(read_only(&spec.files.empty, "/run/.containerenv"));
+    }
     let host = HostConfig {
         network_mode: Some(format!("container:{}", spec.holder.0)),
         cap_add: Some(capabilities),
@@ -313,6 +320,7 @@ mod tests {
                 resolv_conf: "/r/resolv".into(),
                 hosts: "/r/hosts".into(),
                 hostname: "/r/name".into(),
+                empty: "/r/empty".into(),
             },
         }
     }
@@ -365,12 +373,33 @@ mod tests {
         let targets: Vec<_> = mounts.iter().map(|m| m.target.clone().unwrap()).collect();
         assert_eq!(
             targets,
-            ["/.sally", "/etc/resolv.conf", "/etc/hosts", "/etc/hostname"]
+            [
+                "/.sally",
+                "/usr/local/bin/sally",
+                "/etc/resolv.conf",
+                "/etc/hosts",
+                "/etc/hostname"
+            ]
         );
         assert!(
             mounts
                 .iter()
                 .all(|m| m.read_only == Some(true) && m.typ == Some(MountType::BIND))
+        );
+    }
+
+    #[test]
+    fn file_that_podman_shares_writable_is_covered() {
+        let body = workload(
+            &common(Flavour::Podman),
+            Path::new("/s/sally"),
+            &spec(User::Root),
+        );
+        let mounts = body.host_config.unwrap().mounts.unwrap();
+        let last = mounts.last().unwrap();
+        assert_eq!(
+            (last.target.as_deref(), last.read_only),
+            (Some("/run/.containerenv"), Some(true))
         );
     }
 

@@ -4,6 +4,8 @@
 //! stops them. Starting and stopping happen under a second lock, so two runs never do either at once. A process is
 //! signalled only while its start time is the one that was noted: a number alone may be somebody else's by then.
 
+mod process;
+
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,13 +14,13 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use serde::{Deserialize, Serialize};
+use nix::sys::signal::Signal;
 
 use crate::config::Config;
 use crate::exit::Failure;
 use crate::show;
+
+use process::{Noted, Traces, start_time};
 
 /// A role that starts answers within a second; a loaded machine gets time.
 const LONGEST_START: Duration = Duration::from_mins(1);
@@ -27,39 +29,6 @@ const LONGEST_STOP: Duration = Duration::from_secs(75);
 const STEP: Duration = Duration::from_millis(20);
 /// Lines of a role's log that a failed start shows.
 const TAIL: usize = 8;
-
-/// A started role, as noted for whoever stops it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Noted {
-    role: String,
-    pid: i32,
-    /// Start time in clock ticks since boot, from `/proc/PID/stat`.
-    started: u64,
-}
-
-/// What a gateway leaves when it stops, so that its networks outlive it: nothing to keep when there are none.
-#[derive(Clone, Debug)]
-struct Traces {
-    namespace: PathBuf,
-    networks: PathBuf,
-}
-
-impl Traces {
-    fn of(config: &Config) -> Self {
-        let namespace = Path::new("/run/netns").join(&config.gateway.namespace);
-        Self { namespace, networks: config.gateway.run_dir.join("networks") }
-    }
-
-    fn remove(&self) {
-        // somebody may have attached a network of their own meanwhile: it stays, closed, until a gateway is back
-        let empty = std::fs::read_dir(&self.networks).map_or(true, |mut entries| entries.next().is_none());
-        if empty && self.namespace.exists() {
-            if let Err(error) = crate::cli::uninstall::remove_namespace(&self.namespace) {
-                show::note(format_args!("sallyport: removing {}: {error}", self.namespace.display()));
-            }
-        }
-    }
-}
 
 /// The right to use gateway and runner; give it back with [`Services::release`].
 pub struct Services {
@@ -77,15 +46,37 @@ impl Services {
             // also when an earlier run started them: the lock keeps them for this one
             let folder = folder(config);
             if !folder.join("children.json").exists() {
-                return Ok(Self { folder, traces: Traces::of(config), users: None, children: Vec::new() });
+                return Ok(Self {
+                    folder,
+                    traces: Traces::of(config),
+                    users: None,
+                    children: Vec::new(),
+                });
             }
         }
         let folder = folder(config);
-        std::fs::create_dir_all(&folder)
-            .map_err(|e| Failure::new(format!("making {}: {e}", folder.display())).hint("start a gateway and a runner, or run this as root"))?;
-        let starting = lock(&folder.join("starting"), FlockArg::LockExclusiveNonblock, LONGEST_START).await?;
-        let users = lock(&folder.join("users"), FlockArg::LockSharedNonblock, LONGEST_START).await?;
-        let mut services = Self { folder, traces: Traces::of(config), users: Some(users), children: Vec::new() };
+        std::fs::create_dir_all(&folder).map_err(|e| {
+            Failure::new(format!("making {}: {e}", folder.display()))
+                .hint("start a gateway and a runner, or run this as root")
+        })?;
+        let starting = lock(
+            &folder.join("starting"),
+            FlockArg::LockExclusiveNonblock,
+            LONGEST_START,
+        )
+        .await?;
+        let users = lock(
+            &folder.join("users"),
+            FlockArg::LockSharedNonblock,
+            LONGEST_START,
+        )
+        .await?;
+        let mut services = Self {
+            folder,
+            traces: Traces::of(config),
+            users: Some(users),
+            children: Vec::new(),
+        };
         let started = services.start_missing(config, file, quiet).await;
         drop(starting);
         match started {
@@ -97,16 +88,25 @@ impl Services {
         }
     }
 
-    async fn start_missing(&mut self, config: &Config, file: Option<&Path>, quiet: bool) -> Result<(), Failure> {
+    async fn start_missing(
+        &mut self,
+        config: &Config,
+        file: Option<&Path>,
+        quiet: bool,
+    ) -> Result<(), Failure> {
         if !gateway_answers(config).await {
             say(quiet, "starting a gateway");
             let index = self.start("gateway", file)?;
-            self.wait_for("gateway", index, async || gateway_open(config).await).await?;
+            self.wait_for("gateway", index, async || gateway_open(config).await)
+                .await?;
         }
         if !runner_answers(config).await {
             say(quiet, "starting a runner");
             let index = self.start("runner", file)?;
-            self.wait_for("runner", index, async || runner_answers(config).await.then_some(()).ok_or(None)).await?;
+            self.wait_for("runner", index, async || {
+                runner_answers(config).await.then_some(()).ok_or(None)
+            })
+            .await?;
         }
         Ok(())
     }
@@ -115,7 +115,11 @@ impl Services {
         let failed = |e: std::io::Error| Failure::new(format!("starting a {role}: {e}"));
         let log = File::create(self.log(role)).map_err(failed)?;
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-        command.arg(role).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command
+            .arg(role)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
         // a group of its own: Ctrl-C at the terminal cancels the run and must not stop what other runs use
         command.process_group(0);
         if let Some(file) = file {
@@ -124,7 +128,11 @@ impl Services {
         let child = command.spawn().map_err(failed)?;
         let pid = i32::try_from(child.id()).unwrap_or_default();
         let mut noted = self.noted();
-        noted.push(Noted { role: role.to_owned(), pid, started: start_time(pid).unwrap_or_default() });
+        noted.push(Noted {
+            role: role.to_owned(),
+            pid,
+            started: start_time(pid).unwrap_or_default(),
+        });
         self.note(&noted).map_err(failed)?;
         self.children.push(child);
         Ok(self.children.len() - 1)
@@ -142,13 +150,19 @@ impl Services {
                 Ok(()) => return Ok(()),
                 Err(cause) => cause,
             };
-            let ended = self.children.get_mut(index).and_then(|child| child.try_wait().ok().flatten());
+            let ended = self
+                .children
+                .get_mut(index)
+                .and_then(|child| child.try_wait().ok().flatten());
             if let Some(status) = ended {
                 return Err(self.told(role, format!("the {role} ended at once ({status})")));
             }
             if Instant::now() > end {
                 let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
-                return Err(self.told(role, format!("the {role} is not ready after {LONGEST_START:?}{cause}")));
+                return Err(self.told(
+                    role,
+                    format!("the {role} is not ready after {LONGEST_START:?}{cause}"),
+                ));
             }
             tokio::time::sleep(STEP).await;
         }
@@ -158,8 +172,17 @@ impl Services {
     fn told(&self, role: &str, message: String) -> Failure {
         let log = std::fs::read_to_string(self.log(role)).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
-        let tail = lines.iter().rev().take(TAIL).rev().map(|line| (*line).to_owned()).collect();
-        Failure { details: tail, ..Failure::new(message).hint("`sallyport doctor` looks for the cause") }
+        let tail = lines
+            .iter()
+            .rev()
+            .take(TAIL)
+            .rev()
+            .map(|line| (*line).to_owned())
+            .collect();
+        Failure {
+            details: tail,
+            ..Failure::new(message).hint("`sallyport doctor` looks for the cause")
+        }
     }
 
     fn log(&self, role: &str) -> PathBuf {
@@ -185,12 +208,26 @@ impl Services {
 
     /// Gives the right back; stops what was started if nobody else uses it. Problems are told, the run's outcome stays.
     pub async fn release(mut self) {
-        let Some(users) = self.users.take() else { return };
-        let Ok(_stopping) = lock(&self.folder.join("starting"), FlockArg::LockExclusiveNonblock, LONGEST_STOP).await else {
+        let Some(users) = self.users.take() else {
+            return;
+        };
+        let Ok(_stopping) = lock(
+            &self.folder.join("starting"),
+            FlockArg::LockExclusiveNonblock,
+            LONGEST_STOP,
+        )
+        .await
+        else {
             return;
         };
         drop(users);
-        let Ok(alone) = lock(&self.folder.join("users"), FlockArg::LockExclusiveNonblock, Duration::ZERO).await else {
+        let Ok(alone) = lock(
+            &self.folder.join("users"),
+            FlockArg::LockExclusiveNonblock,
+            Duration::ZERO,
+        )
+        .await
+        else {
             return;
         };
         // the runner first: its runs and holders leave through the gateway
@@ -218,23 +255,14 @@ impl Services {
                 let _ = child.try_wait();
             }
             if Instant::now() > end {
-                show::note(format_args!("sallyport: the {} does not stop and is killed", noted.role));
+                show::note(format_args!(
+                    "sallyport: the {} does not stop and is killed",
+                    noted.role
+                ));
                 noted.signal(Signal::SIGKILL);
                 return;
             }
             tokio::time::sleep(STEP).await;
-        }
-    }
-}
-
-impl Noted {
-    fn lives(&self) -> bool {
-        start_time(self.pid) == Some(self.started)
-    }
-
-    fn signal(&self, signal: Signal) {
-        if self.lives() && self.pid > 1 {
-            let _ = kill(Pid::from_raw(self.pid), signal);
         }
     }
 }
@@ -251,7 +279,10 @@ fn folder(config: &Config) -> PathBuf {
 }
 
 async fn gateway_answers(config: &Config) -> bool {
-    gateway::control::Client::new(&config.gateway.control).health().await.is_ok()
+    gateway::control::Client::new(&config.gateway.control)
+        .health()
+        .await
+        .is_ok()
 }
 
 /// Whether a gateway that was just started is ready to attach; sealed ones say why they are not.
@@ -259,37 +290,39 @@ async fn gateway_open(config: &Config) -> Result<(), Option<String>> {
     let client = gateway::control::Client::new(&config.gateway.control);
     match client.health().await {
         Ok(health) if health.open => Ok(()),
-        Ok(_) => Err(client.posture().await.ok().and_then(|posture| posture.cause)),
+        Ok(_) => Err(client
+            .posture()
+            .await
+            .ok()
+            .and_then(|posture| posture.cause)),
         Err(_) => Err(None),
     }
 }
 
 async fn runner_answers(config: &Config) -> bool {
-    runner::Client::new(&config.runner.socket).health().await.is_ok()
+    runner::Client::new(&config.runner.socket)
+        .health()
+        .await
+        .is_ok()
 }
 
 async fn lock(path: &Path, how: FlockArg, patience: Duration) -> Result<Flock<File>, Failure> {
     let failed = |e: std::io::Error| Failure::new(format!("locking {}: {e}", path.display()));
     let end = Instant::now() + patience;
     loop {
-        let file = File::options().create(true).truncate(false).write(true).open(path).map_err(failed)?;
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)
+            .map_err(failed)?;
         match Flock::lock(file, how) {
             Ok(lock) => return Ok(lock),
-            Err((_, Errno::EWOULDBLOCK | Errno::EINTR)) if Instant::now() < end => tokio::time::sleep(STEP).await,
+            Err((_, Errno::EWOULDBLOCK | Errno::EINTR)) if Instant::now() < end => {
+                tokio::time::sleep(STEP).await;
+            }
             Err((_, error)) => return Err(failed(error.into())),
         }
-    }
-}
-
-/// When a process was started, in ticks since boot; `None` if it is no more (or only waits to be waited for).
-fn start_time(pid: i32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // proc(5): the name in parentheses may hold anything; state is the first field after it, start time the 20th
-    let rest = stat.rsplit_once(')')?.1;
-    let mut fields = rest.split_whitespace();
-    match fields.next()? {
-        "Z" | "X" => None,
-        _ => fields.nth(18)?.parse().ok(),
     }
 }
 
@@ -298,27 +331,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_known_by_number_and_start_time() {
-        let own = i32::try_from(std::process::id()).unwrap();
-        let started = start_time(own).unwrap();
-        let noted = |started| Noted { role: "gateway".to_owned(), pid: own, started };
-        assert!(noted(started).lives());
-        assert!(!noted(started + 1).lives(), "a reused number is somebody else");
-        assert_eq!(start_time(i32::MAX), None);
-    }
-
-    #[test]
     fn the_last_user_stops_what_was_started_and_an_earlier_one_does_not() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().to_owned();
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let noted = Noted { role: "gateway".to_owned(), pid, started: start_time(pid).unwrap() };
+        let noted = Noted {
+            role: "gateway".to_owned(),
+            pid,
+            started: start_time(pid).unwrap(),
+        };
         crate::cli::wait(async {
             let user = async || Services {
                 folder: folder.clone(),
-                traces: Traces { namespace: folder.join("none"), networks: folder.join("networks") },
-                users: Some(lock(&folder.join("users"), FlockArg::LockSharedNonblock, Duration::ZERO).await.unwrap()),
+                traces: Traces {
+                    namespace: folder.join("none"),
+                    networks: folder.join("networks"),
+                },
+                users: Some(
+                    lock(
+                        &folder.join("users"),
+                        FlockArg::LockSharedNonblock,
+                        Duration::ZERO,
+                    )
+                    .await
+                    .unwrap(),
+                ),
                 children: Vec::new(),
             };
             let (first, last) = (user().await, user().await);

@@ -1,0 +1,161 @@
+//! Streams, connections and DNS through the gateway, beside nginx, HAProxy, dnsmasq and bare veth pairs.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::{Row, Table, in_turn};
+use crate::gateway::Gateway;
+use crate::load::{Origins, bulk, connections, look_up, questions};
+use crate::topology::{Ns, join};
+use crate::{Options, peers};
+
+/// The public-looking address that the origin owns.
+const ORIGIN: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 34);
+/// The proxy namespace as its clients see it.
+const PROXY: Ipv4Addr = Ipv4Addr::new(10, 9, 1, 2);
+const SERVICE: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1));
+const NAME: &str = "bench.example.com";
+
+/// Client and proxy, origin behind the proxy, and a direct link from client to origin; the sandbox stands alone.
+struct World {
+    client: Ns,
+    proxy: Ns,
+    sandbox: Ns,
+    origin: Ns,
+    _origins: Origins,
+}
+
+impl World {
+    fn new() -> Result<Self> {
+        let (client, proxy) = (Ns::new("client")?, Ns::new("proxy")?);
+        let (sandbox, origin) = (Ns::new("sandbox")?, Ns::new("origin")?);
+        join((&client, "c0", "10.9.1.1/30"), (&proxy, "p0", "10.9.1.2/30"))?;
+        join((&proxy, "p1", "10.9.2.1/30"), (&origin, "o0", "10.9.2.2/30"))?;
+        join((&client, "c1", "10.9.3.1/30"), (&origin, "o1", "10.9.3.2/30"))?;
+        origin.ip(&["addr", "add", "93.184.216.34/32", "dev", "lo"])?;
+        origin.ip(&["route", "add", "10.9.1.0/30", "via", "10.9.2.1"])?;
+        proxy.ip(&["route", "add", "default", "via", "10.9.2.2"])?;
+        client.ip(&["route", "add", "93.184.216.34/32", "via", "10.9.1.2"])?;
+        proxy.sysctl("net.ipv4.ip_forward", "1")?;
+        for ns in [&client, &proxy, &sandbox, &origin] {
+            ns.sysctl("net.ipv4.ip_local_port_range", "1024 65000")?;
+            ns.sysctl("net.ipv4.tcp_tw_reuse", "1")?;
+            ns.sysctl("net.core.somaxconn", "4096")?;
+        }
+        let origins = Origins::start(&origin, ORIGIN)?;
+        Ok(Self { client, proxy, sandbox, origin, _origins: origins })
+    }
+}
+
+/// Rows one to three of the cost table.
+pub fn data_path(options: &Options, table: &mut Table) -> Result<()> {
+    if !options.wants(&["stream", "connections", "DNS"]) {
+        return Ok(());
+    }
+    let world = World::new()?;
+    let gateway = Gateway::start(&options.binary, &world.proxy, ORIGIN)?;
+    let policy = gateway.dir().join("bench.yml");
+    std::fs::write(
+        &policy,
+        format!(
+            "policy: bench\nnetwork: domains\nallow:\n  - host: {NAME}\n    ports: [443, 8443]\n    speaks: tls\n  - host: \"*.{NAME}\"\n\
+             limits: {{ flows: 20000, rate: 1000000, names: 5000 }}\n"
+        ),
+    )?;
+    gateway.attach(&world.sandbox, &policy)?;
+    let lease = look_up(&world.sandbox, SERVICE, NAME)?;
+    streams(options, table, &world, lease)?;
+    short_connections(options, table, &world, lease)?;
+    dns(options, table, &world)
+}
+
+fn streams(options: &Options, table: &mut Table, world: &World, lease: Ipv4Addr) -> Result<()> {
+    if !options.wants(&["stream"]) {
+        return Ok(());
+    }
+    let run = Duration::from_secs(2);
+    let to = |ip: Ipv4Addr| SocketAddr::from((ip, Origins::BULK));
+    let direct = Ipv4Addr::new(10, 9, 3, 2);
+    let mut figures = in_turn(
+        options.reps,
+        vec![
+            ("gateway", Box::new(|| bulk(&world.sandbox, to(lease), NAME, run))),
+            ("bare veth pair", Box::new(|| bulk(&world.client, to(direct), NAME, run))),
+            ("kernel-routed veth", Box::new(|| bulk(&world.client, to(ORIGIN), NAME, run))),
+        ],
+    )?;
+    for (who, start) in [("nginx stream", peers::nginx as fn(&Ns, Ipv4Addr) -> _), ("HAProxy, TCP, splice", peers::haproxy)] {
+        let _peer = start(&world.proxy, ORIGIN)?;
+        figures.extend(in_turn(options.reps, vec![(who, Box::new(|| bulk(&world.client, to(PROXY), NAME, run)))])?);
+    }
+    table.add(Row {
+        title: "one TLS stream, passed",
+        unit: "Gbit/s",
+        aim: "ahead of nginx and HAProxy; 0.65 of bare veth",
+        figures,
+    });
+    Ok(())
+}
+
+fn short_connections(options: &Options, table: &mut Table, world: &World, lease: Ipv4Addr) -> Result<()> {
+    if !options.wants(&["connections"]) {
+        return Ok(());
+    }
+    let run = Duration::from_secs(3);
+    let to = |ip: Ipv4Addr| SocketAddr::from((ip, Origins::SHORT));
+    let rate = |ns: &Ns, ip: Ipv4Addr| -> Result<f64> {
+        let (rate, _, failed) = connections(ns, to(ip), NAME, 32, run)?;
+        if failed > 0 {
+            eprintln!("    {failed} connections failed");
+        }
+        Ok(rate)
+    };
+    let mut figures = in_turn(
+        options.reps,
+        vec![
+            ("gateway, SYN queue", Box::new(|| rate(&world.sandbox, lease))),
+            ("bare veth pair", Box::new(|| rate(&world.client, Ipv4Addr::new(10, 9, 3, 2)))),
+        ],
+    )?;
+    for (who, start) in [("nginx stream", peers::nginx as fn(&Ns, Ipv4Addr) -> _), ("HAProxy, TCP", peers::haproxy)] {
+        let _peer = start(&world.proxy, ORIGIN)?;
+        figures.extend(in_turn(options.reps, vec![(who, Box::new(|| rate(&world.client, PROXY)))])?);
+    }
+    table.add(Row {
+        title: "new TLS connections, passed, 32 at once",
+        unit: "a second",
+        aim: "ahead of HAProxy in TCP mode",
+        figures,
+    });
+    let mut latency = Vec::new();
+    for (who, ns, ip) in
+        [("gateway, SYN queue", &world.sandbox, lease), ("bare veth pair", &world.client, Ipv4Addr::new(10, 9, 3, 2))]
+    {
+        latency.extend(in_turn(options.reps, vec![(who, Box::new(move || Ok(connections(ns, to(ip), NAME, 1, run)?.1)))])?);
+    }
+    table.add(Row {
+        title: "connections one after another, connect to end",
+        unit: "us, median",
+        aim: "printed",
+        figures: latency,
+    });
+    Ok(())
+}
+
+fn dns(options: &Options, table: &mut Table, world: &World) -> Result<()> {
+    if !options.wants(&["DNS"]) {
+        return Ok(());
+    }
+    let run = Duration::from_secs(2);
+    let names: Vec<String> = (0..100).map(|i| format!("n{i}.{NAME}")).collect();
+    let mut figures =
+        in_turn(options.reps, vec![("gateway", Box::new(|| questions(&world.sandbox, SERVICE, &names, 64, run)))])?;
+    let _peer = peers::dnsmasq(&world.proxy, ORIGIN)?;
+    let ask = || questions(&world.client, IpAddr::V4(PROXY), &names, 64, run);
+    figures.extend(in_turn(options.reps, vec![("dnsmasq", Box::new(ask))])?);
+    table.add(Row { title: "DNS answers, cached names", unit: "a second", aim: "ahead of dnsmasq", figures });
+    let _ = &world.origin;
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! The network of a run is the gateway's, from its first moment to its last.
+
+use lab::policies;
+use lab::topology::{METADATA, OTHER4, PUBLIC4, ip};
+
+use crate::world::{lab, run};
+
+#[test]
+fn a_permitted_host_is_reached_and_its_twin_is_not() {
+    let lab = lab();
+    let mark = lab.capture.mark();
+    let script =
+        "curl -sS -m 10 http://ok.sallylab.net/ && ! curl -sSf -m 10 http://evil.sallylab.net/";
+    let said = run(&lab, policies::DOMAINS, &[], script).expect(0);
+    assert!(said.out.contains("lab connection"), "{said:?}");
+    for line in [
+        "permitted  ok.sallylab.net:80",
+        "denied     evil.sallylab.net",
+        "name_not_allowed",
+    ] {
+        assert!(said.err.contains(line), "{line} is missing in {}", said.err);
+    }
+    lab.capture.none_to(mark, ip(OTHER4));
+}
+
+#[test]
+fn invariant_1_a_run_without_a_policy_sends_nothing_from_its_first_moment() {
+    let lab = lab();
+    let mark = lab.capture.mark();
+    let script = format!(
+        "for i in 1 2 3; do (echo x > /dev/udp/8.8.8.8/53; echo x > /dev/tcp/{PUBLIC4}/443) 2> /dev/null; done; true"
+    );
+    let said = lab.sallyport(&["run", "--", "/bin/bash", "-c", &script]);
+    said.expect(0);
+    let seen = lab.capture.since(mark);
+    assert!(
+        seen.is_empty(),
+        "{} frames, first {:?}",
+        seen.len(),
+        seen.first()
+    );
+}
+
+#[test]
+fn invariant_4_metadata_is_unreachable_from_a_job() {
+    let lab = lab();
+    let mark = lab.capture.mark();
+    let script = METADATA.iter().fold(String::new(), |script, address| {
+        let host = if address.contains(':') {
+            format!("[{address}]")
+        } else {
+            (*address).to_owned()
+        };
+        script + &format!("curl -sf -g -m 3 http://{host}/ && exit 9\n")
+    }) + "exit 0";
+    run(&lab, policies::INTERNET_PRIVATE, &["--root"], &script).expect(0);
+    for address in METADATA {
+        lab.capture.none_to(mark, ip(address));
+    }
+}
+
+#[test]
+fn editing_resolv_conf_and_hosts_opens_nothing() {
+    let lab = lab();
+    let mark = lab.capture.mark();
+    let script = format!(
+        "(echo nameserver 8.8.8.8 > /etc/resolv.conf; echo {OTHER4} ok.sallylab.net >> /etc/hosts) 2> /dev/null\n\
+         curl -sSf -m 5 --resolve ok.sallylab.net:80:{OTHER4} http://ok.sallylab.net/ && exit 9; exit 0"
+    );
+    run(&lab, policies::DOMAINS, &["--root"], &script).expect(0);
+    lab.capture.none_to(mark, ip(OTHER4));
+    lab.capture.none_to(mark, ip("8.8.8.8"));
+}
+
+#[test]
+fn a_job_may_ask_why() {
+    let lab = lab();
+    let said = run(
+        &lab,
+        policies::DOMAINS,
+        &["--quiet"],
+        "sally net explain evil.sallylab.net:443; true",
+    )
+    .expect(0);
+    assert!(said.out.contains("name_not_allowed"), "{said:?}");
+}
