@@ -6,7 +6,7 @@ use std::time::Duration;
 use lab::client::{self, PATIENCE, at, connect, connect_within, exchange};
 use lab::dns::{self, kind, query};
 use lab::origin::{Reply, port};
-use lab::topology::{OTHER4, PUBLIC4, ip};
+use lab::topology::{METADATA, OTHER4, PUBLIC4, ip};
 use lab::{Lab, Leak, Sandbox, denied, policies, tls};
 
 const SHORT: Duration = Duration::from_millis(800);
@@ -347,5 +347,50 @@ fn silent_replies_and_upstream_garbage_open_nothing() {
             }
         });
         Leak::of(&lab.capture.touching(mark, ip(OTHER4)))
+    });
+}
+
+#[test]
+fn encrypted_resolvers_are_closed_to_domain_policies() {
+    denied(policies::DOMAINS, |lab, sandbox| {
+        let mark = lab.capture.mark();
+        for server in ["8.8.8.8", "9.9.9.9", "2001:4860:4860::8888"] {
+            for port in [853, 443] {
+                sandbox.run(|| {
+                    if let client::Connect::Open(mut stream) = connect_within(SocketAddr::new(ip(server), port), SHORT) {
+                        exchange(&mut stream, &tls::client_hello("dns.google"));
+                    }
+                });
+                let _ = sandbox.run(|| client::datagram(SocketAddr::new(ip(server), port), b"quic?", SHORT / 8));
+            }
+        }
+        let touched = |a| Leak::of(&lab.capture.touching(mark, ip(a)));
+        touched("8.8.8.8").or(touched("9.9.9.9")).or(touched("2001:4860:4860::8888"))
+    });
+}
+
+#[test]
+fn a_permitted_name_does_not_lead_to_metadata_even_with_private() {
+    let policy = "\
+policy: private
+network: domains
+private: true
+allow:
+  - { host: four.sallylab.net, ports: any, speaks: any }
+  - { host: six.sallylab.net, ports: any, speaks: any }
+";
+    denied(policy, |lab, sandbox| {
+        let mark = lab.capture.mark();
+        for address in METADATA {
+            let (name, resolve): (_, fn(&str) -> Vec<std::net::IpAddr>) =
+                if ip(address).is_ipv4() { ("four.sallylab.net", client::resolve4) } else { ("six.sallylab.net", client::resolve6) };
+            lab.origins.zone.addresses(name, &[address]);
+            sandbox.run(|| {
+                for address in resolve(name) {
+                    drop(connect_within(SocketAddr::new(address, 80), SHORT));
+                }
+            });
+        }
+        METADATA.iter().fold(Leak::Nothing, |leak, a| leak.or(Leak::of(&lab.capture.touching(mark, ip(a)))))
     });
 }

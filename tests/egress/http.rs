@@ -112,3 +112,22 @@ fn a_giant_head_is_refused() {
     });
     assert!(lab.origins.requests.since(mark).is_empty());
 }
+
+#[test]
+fn two_sandboxes_never_share_an_upstream_connection() {
+    let lab = lab();
+    let (one, two) = (lab.sandbox(policies::DOMAINS), lab.sandbox(policies::DOMAINS));
+    let mark = lab.origins.requests.mark();
+    let keep = b"GET /kept HTTP/1.1\r\nHost: ok.sallylab.net\r\n\r\n";
+    for sandbox in [&one, &two, &one] {
+        // the first stays open while the second asks
+        sandbox.run(|| {
+            let mut stream = connect(at("ok.sallylab.net", 80)).expect_open();
+            std::io::Write::write_all(&mut stream, keep).expect("write");
+            assert!(lab::client::reads(&mut stream, b"HTTP/1.1 200"), "an answer");
+        });
+    }
+    let seen = lab.origins.requests.since(mark);
+    let connections: std::collections::BTreeSet<_> = seen.iter().map(|r| r.connection).collect();
+    assert_eq!((seen.len(), connections.len()), (3, 3), "{seen:?}");
+}

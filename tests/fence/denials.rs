@@ -253,3 +253,54 @@ fn routes_and_addresses_that_root_changes_inside_open_nothing() {
         Leak::of(&lab.capture.since(mark))
     });
 }
+
+#[test]
+fn marks_and_service_classes_open_nothing() {
+    denied(policies::DOMAINS, |lab, sandbox| {
+        let capture = lab.capture.mark();
+        // every bit of the mark, among them whatever the gateway itself uses, and classes that routers treat apart
+        for mark in (0..32).map(|bit| 1u32 << bit).chain([u32::MAX, 0x5a17]) {
+            sandbox.run(|| marked(mark, ip(PUBLIC4)));
+        }
+        Leak::of(&lab.capture.touching(capture, ip(PUBLIC4)))
+    });
+}
+
+/// A datagram and the beginning of a connection with this mark, priority and service class.
+fn marked(mark: u32, to: IpAddr) {
+    for kind in [socket2::Type::DGRAM, socket2::Type::STREAM] {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, kind, None).expect("socket");
+        socket.set_mark(mark).expect("mark");
+        socket.set_tos_v4(mark.to_be_bytes()[3].into()).expect("service class");
+        socket.set_nonblocking(true).expect("non-blocking");
+        let _ = socket.connect(&SocketAddr::new(to, port::ECHO).into());
+        let _ = socket.send(b"marked");
+    }
+}
+
+#[test]
+fn ip_options_never_leave() {
+    // loose and strict source route by way of a neighbour, record route, timestamp, router alert; each padded to words
+    let options: [&[u8]; 5] = [
+        &[131, 7, 4, 142, 250, 74, 110, 0],
+        &[137, 7, 4, 142, 250, 74, 110, 0],
+        &[7, 7, 4, 0, 0, 0, 0, 0],
+        &[68, 8, 5, 0, 0, 0, 0, 0],
+        &[148, 4, 0, 0],
+    ];
+    denied(policies::INTERNET, |lab, sandbox| {
+        let mark = lab.capture.mark();
+        let (from, to) = (sandbox.v4(), ip(PUBLIC4));
+        for option in options {
+            for (protocol, payload) in [
+                (protocol::UDP, raw::udp(from, to, (4000, 7), b"with options")),
+                (protocol::TCP, raw::syn(from, to, (4001, 443))),
+            ] {
+                let packet = raw::with_options(raw::ipv4(v4(from), v4(to), protocol, 0, &payload), option);
+                // the sandbox's own kernel may refuse one; the others go
+                let _ = sandbox.run(|| raw::send4(&packet));
+            }
+        }
+        Leak::of(&lab.capture.touching(mark, to))
+    });
+}

@@ -109,3 +109,25 @@ fn half_closed_connections_still_deliver() {
         (b"last words".as_slice(), lab::client::End::Closed)
     );
 }
+
+#[test]
+fn an_uplink_with_small_packets_carries_large_hellos_and_bodies() {
+    let lab = Lab::builder().start();
+    for (namespace, link) in [(&lab.topology.uplink, "up0"), (&lab.topology.internet, "in0")] {
+        assert!(namespace.exec(&["ip", "link", "set", link, "mtu", "1280"]).status.success());
+    }
+    let sandbox = lab.sandbox(policies::DOMAINS);
+    let answer = sandbox.run(|| lab.authority.get(connect(at("ok.sallylab.net", 443)).expect_open(), "ok.sallylab.net"));
+    assert!(answer.expect("TLS").starts_with("HTTP/1.1 200"));
+    let internet = lab.sandbox(policies::INTERNET);
+    let body = vec![b'm'; 256 << 10];
+    let echoed = internet.run(|| {
+        let mut stream = connect(SocketAddr::new(ip(PUBLIC4), port::ECHO)).expect_open();
+        let mut out = stream.try_clone().expect("clone");
+        std::thread::scope(|scope| {
+            scope.spawn(|| std::io::Write::write_all(&mut out, &body));
+            reads(&mut stream, &body)
+        })
+    });
+    assert!(echoed, "a body in both directions");
+}

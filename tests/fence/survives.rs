@@ -111,3 +111,38 @@ fn invariant_8_a_detached_network_has_no_flow_left() {
     assert_ne!(end, End::Closed);
     nothing_leaves(&lab, &sandbox);
 }
+
+#[test]
+fn forged_neighbours_change_nothing() {
+    let lab = lab();
+    let (liar, victim) = (lab.sandbox(policies::INTERNET), lab.sandbox(policies::INTERNET));
+    let gateway = [0x02, 0x53, 0x50, 0, 0, 1];
+    let octets = |ip: std::net::IpAddr| if let std::net::IpAddr::V4(ip) = ip { ip.octets() } else { [0; 4] };
+    let before = neighbours(&lab);
+    let claimed = [victim.v4(), ip(lab::topology::SERVICE4), ip(PUBLIC4), liar.v4()].map(octets);
+    liar.run(|| {
+        for (claimed, operation) in claimed.iter().flat_map(|c| [(c, 1), (c, 2)]) {
+            // Ethernet, IPv4, sender and target the same: gratuitous, to the gateway and to everyone
+            let mut packet = vec![0, 1, 8, 0, 6, 4, 0, operation, 2, 0xba, 0xd0, 0, 0, 1];
+            packet.extend(claimed);
+            packet.extend([0; 6]);
+            packet.extend(claimed);
+            for to in [gateway, [0xff; 6]] {
+                for _ in 0..8 {
+                    lab::raw::send_frame("eth0", to, 0x0806, &packet).expect("send");
+                }
+            }
+        }
+    });
+    assert!(echoes(&victim, PUBLIC4), "the other sandbox lost its way");
+    assert!(echoes(&liar, PUBLIC4), "its own way is fixed, too");
+    assert_eq!(neighbours(&lab), before);
+}
+
+/// What the gateway believes about its neighbours.
+fn neighbours(lab: &Lab) -> String {
+    let table = lab.gateway().namespace().exec(&["ip", "-4", "neigh", "show"]);
+    let text = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(text.contains("PERMANENT") && !text.contains("ba:d0"), "{text}");
+    text
+}

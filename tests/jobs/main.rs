@@ -1,5 +1,6 @@
 //! Jobs: whole runs through a real engine. Exit codes, streams, the network of a run, what stays behind.
 
+mod attacks;
 mod command;
 mod network;
 mod packages;

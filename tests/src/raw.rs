@@ -74,6 +74,18 @@ pub fn ipv4(
     packet
 }
 
+/// The same IPv4 packet with options (whole words) in its header.
+pub fn with_options(mut packet: Vec<u8>, options: &[u8]) -> Vec<u8> {
+    packet.splice(20..20, options.iter().copied());
+    packet[0] = 0x40 | u8::try_from(5 + options.len() / 4).unwrap_or(0xf);
+    let total = u16::try_from(packet.len()).unwrap_or(u16::MAX);
+    packet[2..4].copy_from_slice(&total.to_be_bytes());
+    packet[10..12].fill(0);
+    let sum = checksum(&[&packet[..20 + options.len()]]);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet
+}
+
 /// An IPv6 packet.
 pub fn ipv6(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0];

@@ -120,12 +120,10 @@ fn oom_kills(text: &str) -> Option<u64> {
 /// Starts the command in a process group of its own; on failure says why and returns the exit code.
 fn start(command: &[OsString]) -> Result<i32, u8> {
     let (program, arguments) = command.split_first().ok_or(NOT_FOUND)?;
-    let started = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .process_group(0)
-        .spawn();
-    match started {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).process_group(0);
+    sys::unblock_signals(&mut command);
+    match command.spawn() {
         Ok(child) => i32::try_from(child.id()).map_err(|_| COULD_NOT),
         Err(error) => {
             eprintln!("sally init: {}: {}", program.to_string_lossy(), error);

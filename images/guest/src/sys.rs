@@ -7,6 +7,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 /// One signal as the kernel reported it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +62,22 @@ pub fn take_signals() -> io::Result<OwnedFd> {
         ))?;
         Ok(OwnedFd::from_raw_fd(fd))
     }
+}
+
+/// Starts a command with no signal blocked: what [`take_signals`] blocks would be inherited across execve(2), and a
+/// workload that cannot be asked to end, nor end its own children, is broken.
+pub fn unblock_signals(command: &mut Command) {
+    let unblock = || {
+        let mut none = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: sigemptyset initialises the whole set before sigprocmask reads it.
+        let set = unsafe {
+            check(libc::sigemptyset(none.as_mut_ptr()))?;
+            libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut())
+        };
+        check(set).map(drop)
+    };
+    // SAFETY: between fork and exec only calls that are safe there (signal-safety(7)); nothing is allocated or locked.
+    unsafe { command.pre_exec(unblock) };
 }
 
 /// The next waiting signal, if there is one.
