@@ -12,7 +12,15 @@ use netpolicy::ids::NetworkId;
 use serde::{Deserialize, Serialize};
 
 /// Names that mean something else to a sandbox, on their own or below `internal`.
-const RESERVED: [&str; 7] = ["broker", "gateway", "proxy", "sally", "localhost", "sandbox", "sallyport"];
+const RESERVED: [&str; 7] = [
+    "broker",
+    "gateway",
+    "proxy",
+    "sally",
+    "localhost",
+    "sandbox",
+    "sallyport",
+];
 /// More siblings than any service calls.
 pub const MOST_NEEDS: usize = 64;
 
@@ -48,7 +56,9 @@ impl FromStr for ServiceName {
         let fits = (1..=63).contains(&text.len())
             && text.starts_with(|first: char| first.is_ascii_lowercase())
             && !text.ends_with('-')
-            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         if !fits {
             return Err(ServiceNameError::Label);
         }
@@ -108,11 +118,30 @@ mod tests {
         for good in ["db", "web-1", "a", &"x".repeat(63)] {
             assert_eq!(good.parse::<ServiceName>().unwrap().as_str(), good);
         }
-        for bad in ["", "-db", "db-", "1db", "DB", "a.b", "a_b", "d\u{e4}", "a b", "db\0", &"x".repeat(64)] {
-            assert_eq!(bad.parse::<ServiceName>(), Err(ServiceNameError::Label), "{bad:?}");
+        for bad in [
+            "",
+            "-db",
+            "db-",
+            "1db",
+            "DB",
+            "a.b",
+            "a_b",
+            "d\u{e4}",
+            "a b",
+            "db\0",
+            &"x".repeat(64),
+        ] {
+            assert_eq!(
+                bad.parse::<ServiceName>(),
+                Err(ServiceNameError::Label),
+                "{bad:?}"
+            );
         }
         for reserved in RESERVED {
-            assert_eq!(reserved.parse::<ServiceName>(), Err(ServiceNameError::Reserved(reserved)));
+            assert_eq!(
+                reserved.parse::<ServiceName>(),
+                Err(ServiceNameError::Reserved(reserved))
+            );
         }
     }
 

@@ -135,10 +135,10 @@ impl Posture {
     }
 
     /// Seals until [`Posture::release`]: for causes that no repair of the kernel removes.
-    pub fn hold(&self, holder: &'static str, cause: Cause) {
+    pub fn hold(&self, holder: &'static str, cause: &Cause) {
         self.now().standing.insert(holder, cause.clone());
         let _acting = self.act();
-        self.seal(&cause);
+        self.seal(cause);
     }
 
     /// Takes a standing cause back; the next look enforces again.
@@ -254,7 +254,10 @@ impl Posture {
     fn distrust(&self) {
         self.open.send_replace(false);
         let mut now = self.now();
-        now.state = State::Sealed(Cause::new("the rules could not be looked at", "see the gateway's log"));
+        now.state = State::Sealed(Cause::new(
+            "the rules could not be looked at",
+            "see the gateway's log",
+        ));
         now.since_ms = now_ms();
     }
 

@@ -80,7 +80,10 @@ impl Tasks {
     }
 
     fn track(&self, task: impl Future<Output = ()> + Send + 'static) {
-        #[expect(clippy::disallowed_methods, reason = "this is the one place that spawns")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "this is the one place that spawns"
+        )]
         drop(tokio::spawn(self.tracker.track_future(task)));
     }
 
@@ -97,7 +100,11 @@ impl Tasks {
             }
         }
         // what a task waits for may be another task that was stopped a moment earlier
-        if self.stop.is_cancelled() { Ended::Stopped } else { Ended::Early }
+        if self.stop.is_cancelled() {
+            Ended::Stopped
+        } else {
+            Ended::Early
+        }
     }
 }
 
@@ -121,8 +128,13 @@ mod tests {
         for panics in [false, true] {
             let tasks = Tasks::default();
             let mut fallen = tasks.fallen();
-            tasks.keep("door", async move { assert!(!panics, "a door trips over a packet") });
-            assert_eq!(*fallen.wait_for(Option::is_some).await.unwrap(), Some("door"));
+            tasks.keep("door", async move {
+                assert!(!panics, "a door trips over a packet");
+            });
+            assert_eq!(
+                *fallen.wait_for(Option::is_some).await.unwrap(),
+                Some("door")
+            );
         }
     }
 

@@ -16,7 +16,9 @@ pub struct NetworkId(Box<str>);
 
 /// Why a text is not a [`NetworkId`].
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("a network name has 1 to 40 characters of a-z, 0-9 and '-', and starts with a letter or digit")]
+#[error(
+    "a network name has 1 to 40 characters of a-z, 0-9 and '-', and starts with a letter or digit"
+)]
 pub struct NetworkIdError;
 
 impl NetworkId {
@@ -32,8 +34,14 @@ impl FromStr for NetworkId {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let fits = (1..=40).contains(&text.len())
             && !text.starts_with('-')
-            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        if fits { Ok(Self(text.into())) } else { Err(NetworkIdError) }
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        if fits {
+            Ok(Self(text.into()))
+        } else {
+            Err(NetworkIdError)
+        }
     }
 }
 
@@ -106,7 +114,9 @@ impl From<PolicyHash> for String {
 }
 
 /// Counts replacements of one network's policy; 1 is the policy it was attached with.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize,
+)]
 pub struct Generation(pub u64);
 
 /// Seconds since the Unix epoch, handed in by whoever owns a clock.

@@ -18,24 +18,42 @@ const LATER: [&str; 9] = [
 ];
 
 fn lines(file: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(root().join("tests/cases").join(file)).expect("a list of cases");
-    text.lines().filter(|l| !l.starts_with('#') && !l.is_empty()).map(str::to_owned).collect()
+    let text =
+        std::fs::read_to_string(root().join("tests/cases").join(file)).expect("a list of cases");
+    text.lines()
+        .filter(|l| !l.starts_with('#') && !l.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// What is wrong with a row's right half.
 fn complaint(covers: &str) -> Option<String> {
     if let Some(reason) = covers.strip_prefix("later: ") {
-        return (!LATER.contains(&reason)).then(|| format!("waits for {reason:?}, which is no part that is planned"));
+        return (!LATER.contains(&reason))
+            .then(|| format!("waits for {reason:?}, which is no part that is planned"));
     }
     covers.split(' ').find_map(|test| {
-        let Some((file, name)) = test.rsplit_once("::") else { return Some(format!("{test:?} is no file::function")) };
-        let Ok(text) = std::fs::read_to_string(root().join(file)) else { return Some(format!("{file} is not there")) };
+        let Some((file, name)) = test.rsplit_once("::") else {
+            return Some(format!("{test:?} is no file::function"));
+        };
+        let Ok(text) = std::fs::read_to_string(root().join(file)) else {
+            return Some(format!("{file} is not there"));
+        };
         // the function itself, under an attribute that makes it a test
         let at = text.find(&format!("fn {name}("));
-        let Some(at) = at else { return Some(format!("{file} has no function {name}")) };
-        let before: Vec<&str> = text.get(..at).unwrap_or_default().lines().rev().take(6).collect();
-        let test =
-            before.iter().any(|l| l.trim_start().starts_with("#[test]") || l.trim_start().starts_with("#[tokio::test"));
+        let Some(at) = at else {
+            return Some(format!("{file} has no function {name}"));
+        };
+        let before: Vec<&str> = text
+            .get(..at)
+            .unwrap_or_default()
+            .lines()
+            .rev()
+            .take(6)
+            .collect();
+        let test = before.iter().any(|l| {
+            l.trim_start().starts_with("#[test]") || l.trim_start().starts_with("#[tokio::test")
+        });
         (!test).then(|| format!("{name} in {file} is no test"))
     })
 }
@@ -59,8 +77,16 @@ fn every_attack_case_is_a_test_or_says_what_it_waits_for() {
             wrong.push(format!("{line}: no test and no reason"));
         }
     }
-    wrong.extend(rows.into_keys().map(|case| format!("{case} is no known case")));
-    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    wrong.extend(
+        rows.into_keys()
+            .map(|case| format!("{case} is no known case")),
+    );
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 #[test]
@@ -70,5 +96,8 @@ fn cases_without_a_test_or_with_one_that_is_gone_are_noticed() {
     assert!(complaint("tests/audit/coverage.rs::no_such_test").is_some());
     assert!(complaint("tests/audit/coverage.rs::complaint").is_some());
     assert!(complaint("tests/audit/nowhere.rs::x").is_some());
-    assert_eq!(complaint("tests/audit/coverage.rs::every_attack_case_is_a_test_or_says_what_it_waits_for"), None);
+    assert_eq!(
+        complaint("tests/audit/coverage.rs::every_attack_case_is_a_test_or_says_what_it_waits_for"),
+        None
+    );
 }

@@ -30,12 +30,23 @@ impl Gateway {
         );
         std::fs::write(files.path().join("config.yml"), text)?;
         let mut command = uplink.command(&binary.display().to_string());
-        command.args(["gateway", "--config"]).arg(files.path().join("config.yml"));
-        command.env("RUST_LOG", "warn").stdin(Stdio::null()).stdout(Stdio::null());
+        command
+            .args(["gateway", "--config"])
+            .arg(files.path().join("config.yml"));
+        command
+            .env("RUST_LOG", "warn")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
         let child = command.spawn().context("starting the gateway")?;
-        let mut gateway = Self { child, binary: binary.to_owned(), files };
+        let mut gateway = Self {
+            child,
+            binary: binary.to_owned(),
+            files,
+        };
         let start = Instant::now();
-        while UnixStream::connect(gateway.control()).is_err() || gateway.sallyport(&["net", "ls"]).is_err() {
+        while UnixStream::connect(gateway.control()).is_err()
+            || gateway.sallyport(&["net", "ls"]).is_err()
+        {
             if let Some(status) = gateway.child.try_wait()? {
                 bail!("the gateway ended at once: {status}");
             }
@@ -66,29 +77,52 @@ impl Gateway {
             .stdin(Stdio::null())
             .output()?;
         if !output.status.success() {
-            bail!("sallyport {args:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+            bail!(
+                "sallyport {args:?}: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Puts a bare namespace behind it.
     pub fn attach(&self, sandbox: &Ns, policy: &Path) -> Result<()> {
-        let (netns, policy) = (sandbox.path().display().to_string(), policy.display().to_string());
-        self.sallyport(&["net", "attach", "--netns", &netns, "--policy", &policy, "--name", &sandbox.name]).map(drop)
+        let (netns, policy) = (
+            sandbox.path().display().to_string(),
+            policy.display().to_string(),
+        );
+        self.sallyport(&[
+            "net",
+            "attach",
+            "--netns",
+            &netns,
+            "--policy",
+            &policy,
+            "--name",
+            &sandbox.name,
+        ])
+        .map(drop)
     }
 
     /// Resident memory, KiB.
     pub fn resident_kib(&self) -> Result<u64> {
         let status = std::fs::File::open(format!("/proc/{}/status", self.child.id()))?;
-        let line = BufReader::new(status).lines().map_while(Result::ok).find(|l| l.starts_with("VmRSS:"));
-        line.and_then(|l| l.split_whitespace().nth(1)?.parse().ok()).context("no VmRSS of the gateway")
+        let line = BufReader::new(status)
+            .lines()
+            .map_while(Result::ok)
+            .find(|l| l.starts_with("VmRSS:"));
+        line.and_then(|l| l.split_whitespace().nth(1)?.parse().ok())
+            .context("no VmRSS of the gateway")
     }
 }
 
 impl Drop for Gateway {
     fn drop(&mut self) {
         if let Ok(pid) = i32::try_from(self.child.id()) {
-            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGTERM);
+            let _ = nix::sys::signal::kill(
+                nix::unistd::Pid::from_raw(pid),
+                nix::sys::signal::Signal::SIGTERM,
+            );
         }
         let _ = self.child.wait();
         let _ = self.sallyport(&["uninstall"]);

@@ -27,7 +27,12 @@ pub fn client_hello(name: &str) -> Vec<u8> {
     push16(&mut sni, host.len());
     sni.extend(host);
     let mut extensions = Vec::new();
-    for (kind, body) in [(0u16, sni.as_slice()), (10, &[0, 2, 0, 29]), (13, &[0, 2, 4, 3]), (43, &[2, 3, 4])] {
+    for (kind, body) in [
+        (0u16, sni.as_slice()),
+        (10, &[0, 2, 0, 29]),
+        (13, &[0, 2, 4, 3]),
+        (43, &[2, 3, 4]),
+    ] {
         extensions.extend(kind.to_be_bytes());
         push16(&mut extensions, body.len());
         extensions.extend(body);
@@ -124,8 +129,15 @@ fn answer_short(mut peer: TcpStream) {
 fn serve_dns(socket: &UdpSocket, address: std::net::Ipv4Addr, stop: &AtomicBool) {
     let mut buffer = [0; 1500];
     while !stop.load(Ordering::Relaxed) {
-        let Ok((length, peer)) = socket.recv_from(&mut buffer) else { continue };
-        let Some(reply) = buffer.get(..length).and_then(|query| dns_reply(query, address)) else { continue };
+        let Ok((length, peer)) = socket.recv_from(&mut buffer) else {
+            continue;
+        };
+        let Some(reply) = buffer
+            .get(..length)
+            .and_then(|query| dns_reply(query, address))
+        else {
+            continue;
+        };
         let _ = socket.send_to(&reply, peer);
     }
 }
@@ -169,7 +181,13 @@ pub fn bulk(ns: &Ns, to: SocketAddr, name: &str, duration: Duration) -> Result<f
 }
 
 /// Short TLS-shaped connections on `parallel` threads for `duration`; returns (per second, median connect-to-byte us, failures).
-pub fn connections(ns: &Ns, to: SocketAddr, name: &str, parallel: usize, duration: Duration) -> Result<(f64, f64, u64)> {
+pub fn connections(
+    ns: &Ns,
+    to: SocketAddr,
+    name: &str,
+    parallel: usize,
+    duration: Duration,
+) -> Result<(f64, f64, u64)> {
     let hello = Arc::new(client_hello(name));
     let failed = Arc::new(AtomicU64::new(0));
     let start = Instant::now();
@@ -193,12 +211,24 @@ pub fn connections(ns: &Ns, to: SocketAddr, name: &str, parallel: usize, duratio
         .collect();
     let mut times = Vec::new();
     for worker in workers {
-        times.extend(worker.join().map_err(|_| anyhow::anyhow!("a load thread panicked"))??);
+        times.extend(
+            worker
+                .join()
+                .map_err(|_| anyhow::anyhow!("a load thread panicked"))??,
+        );
     }
     let elapsed = start.elapsed().as_secs_f64();
     times.sort();
-    let median = times.get(times.len() / 2).context("no connection succeeded")?.as_secs_f64() * 1e6;
-    Ok((times.len() as f64 / elapsed, median, failed.load(Ordering::Relaxed)))
+    let median = times
+        .get(times.len() / 2)
+        .context("no connection succeeded")?
+        .as_secs_f64()
+        * 1e6;
+    Ok((
+        times.len() as f64 / elapsed,
+        median,
+        failed.load(Ordering::Relaxed),
+    ))
 }
 
 fn one_connection(to: SocketAddr, hello: &[u8]) -> std::io::Result<()> {
@@ -235,7 +265,10 @@ pub fn look_up(ns: &Ns, server: IpAddr, name: &str) -> Result<std::net::Ipv4Addr
         socket.send(&query)?;
         let mut buffer = [0; 1500];
         let length = socket.recv(&mut buffer).context("no DNS answer")?;
-        let answer: [u8; 4] = buffer.get(length.saturating_sub(4)..length).context("short answer")?.try_into()?;
+        let answer: [u8; 4] = buffer
+            .get(length.saturating_sub(4)..length)
+            .context("short answer")?
+            .try_into()?;
         if buffer.get(6..8) == Some(&[0, 0]) {
             bail!("the DNS answer is empty");
         }
@@ -245,8 +278,20 @@ pub fn look_up(ns: &Ns, server: IpAddr, name: &str) -> Result<std::net::Ipv4Addr
 }
 
 /// Questions over `names` with `window` outstanding on each of two sockets; returns answers a second.
-pub fn questions(ns: &Ns, server: IpAddr, names: &[String], window: usize, duration: Duration) -> Result<f64> {
-    let queries: Arc<Vec<Vec<u8>>> = Arc::new(names.iter().enumerate().map(|(i, n)| question(i as u16, n)).collect());
+pub fn questions(
+    ns: &Ns,
+    server: IpAddr,
+    names: &[String],
+    window: usize,
+    duration: Duration,
+) -> Result<f64> {
+    let queries: Arc<Vec<Vec<u8>>> = Arc::new(
+        names
+            .iter()
+            .zip(0..)
+            .map(|(name, id)| question(id, name))
+            .collect(),
+    );
     let start = Instant::now();
     let workers: Vec<_> = (0..2)
         .map(|_| {
@@ -256,7 +301,9 @@ pub fn questions(ns: &Ns, server: IpAddr, names: &[String], window: usize, durat
         .collect();
     let mut answers = 0;
     for worker in workers {
-        answers += worker.join().map_err(|_| anyhow::anyhow!("a DNS load thread panicked"))???;
+        answers += worker
+            .join()
+            .map_err(|_| anyhow::anyhow!("a DNS load thread panicked"))???;
     }
     Ok(answers as f64 / start.elapsed().as_secs_f64())
 }

@@ -2,6 +2,11 @@
 //!
 //! Medians of `--reps` (default 5) interleaved measurements; `--row TEXT` picks rows by a part of their title.
 
+#![expect(
+    clippy::cast_precision_loss,
+    reason = "figures are printed with two digits"
+)]
+
 mod gateway;
 mod load;
 mod peers;
@@ -26,7 +31,11 @@ pub struct Options {
 impl Options {
     fn parse() -> Result<Self> {
         let beside = std::env::current_exe()?.with_file_name("sallyport");
-        let mut options = Self { reps: 5, row: None, binary: beside };
+        let mut options = Self {
+            reps: 5,
+            row: None,
+            binary: beside,
+        };
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
@@ -38,14 +47,19 @@ impl Options {
             }
         }
         if !options.binary.is_file() {
-            bail!("{} is missing: build it first (`./dev bench` does)", options.binary.display());
+            bail!(
+                "{} is missing: build it first (`./dev bench` does)",
+                options.binary.display()
+            );
         }
         Ok(options)
     }
 
     /// Whether any row with one of these words was asked for.
     pub fn wants(&self, words: &[&str]) -> bool {
-        self.row.as_ref().is_none_or(|row| words.iter().any(|word| word.contains(row.as_str())))
+        self.row
+            .as_ref()
+            .is_none_or(|row| words.iter().any(|word| word.contains(row.as_str())))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The peers that are measured in the same run: nginx stream, HAProxy in TCP mode, dnsmasq. Debian's packages.
 
+use std::fmt::Write as _;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
@@ -27,10 +28,13 @@ impl Drop for Peer {
 /// nginx with the stream module, two workers, passing both origin ports.
 pub fn nginx(ns: &Ns, origin: Ipv4Addr) -> Result<Peer> {
     let files = tempfile::tempdir()?;
-    let servers: String = [Origins::BULK, Origins::SHORT]
-        .iter()
-        .map(|port| format!("server {{ listen {port} backlog=4096; proxy_pass {origin}:{port}; tcp_nodelay on; }}\n"))
-        .collect();
+    let mut servers = String::new();
+    for port in [Origins::BULK, Origins::SHORT] {
+        writeln!(
+            servers,
+            "server {{ listen {port} backlog=4096; proxy_pass {origin}:{port}; tcp_nodelay on; }}"
+        )?;
+    }
     let text = format!(
         "load_module /usr/lib/nginx/modules/ngx_stream_module.so;\ndaemon off; worker_processes 2; pid {dir}/pid; \
          error_log {dir}/error crit;\nevents {{ worker_connections 8192; }}\nstream {{ proxy_buffer_size 256k;\n{servers} }}\n",
@@ -50,7 +54,10 @@ pub fn haproxy(ns: &Ns, origin: Ipv4Addr) -> Result<Peer> {
         "global\n  nbthread 2\n  maxconn 8000\ndefaults\n  mode tcp\n  option splice-auto\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n",
     );
     for port in [Origins::BULK, Origins::SHORT] {
-        text += &format!("listen p{port}\n  bind :{port} backlog 4096\n  server origin {origin}:{port}\n");
+        writeln!(
+            text,
+            "listen p{port}\n  bind :{port} backlog 4096\n  server origin {origin}:{port}"
+        )?;
     }
     let config = files.path().join("haproxy.cfg");
     std::fs::write(&config, text)?;
@@ -64,10 +71,20 @@ pub fn dnsmasq(ns: &Ns, origin: Ipv4Addr) -> Result<Peer> {
     let files = tempfile::tempdir()?;
     let mut command = ns.command("dnsmasq");
     command
-        .args(["--no-daemon", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--cache-size=10000", "--dns-forward-max=1000"])
+        .args([
+            "--no-daemon",
+            "--conf-file=/dev/null",
+            "--no-resolv",
+            "--no-hosts",
+            "--cache-size=10000",
+            "--dns-forward-max=1000",
+        ])
         .arg(format!("--server={origin}"));
     let child = quiet(&mut command)?;
-    let mut peer = Peer { child, _files: files };
+    let mut peer = Peer {
+        child,
+        _files: files,
+    };
     wait(&mut peer, || {
         ns.run(|| -> std::io::Result<()> {
             let socket = UdpSocket::bind(("127.0.0.1", 0))?;
@@ -82,14 +99,24 @@ pub fn dnsmasq(ns: &Ns, origin: Ipv4Addr) -> Result<Peer> {
 }
 
 fn quiet(command: &mut Command) -> Result<Child> {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().with_context(|| format!("starting {command:?}"))
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("starting {command:?}"))
 }
 
 fn start(ns: &Ns, mut command: Command, files: tempfile::TempDir) -> Result<Peer> {
-    let mut peer = Peer { child: quiet(&mut command)?, _files: files };
+    let mut peer = Peer {
+        child: quiet(&mut command)?,
+        _files: files,
+    };
     wait(&mut peer, || {
-        ns.run(|| TcpStream::connect(("127.0.0.1", Origins::SHORT)).and_then(|mut s| s.write_all(b"x")))
-            .is_ok_and(|r| r.is_ok())
+        ns.run(|| {
+            TcpStream::connect(("127.0.0.1", Origins::SHORT)).and_then(|mut s| s.write_all(b"x"))
+        })
+        .is_ok_and(|r| r.is_ok())
     })?;
     Ok(peer)
 }

@@ -38,7 +38,10 @@ impl Ns {
     }
 
     /// A thread inside.
-    pub fn spawn<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> JoinHandle<Result<T>> {
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<Result<T>> {
         let handle = File::open(self.path());
         std::thread::spawn(move || {
             setns(handle?, CloneFlags::CLONE_NEWNET).context("entering a namespace")?;
@@ -48,19 +51,26 @@ impl Ns {
 
     /// Runs a closure inside and waits for it.
     pub fn run<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-        self.spawn(f).join().map_err(|_| anyhow::anyhow!("a thread panicked in {}", self.name))?
+        self.spawn(f)
+            .join()
+            .map_err(|_| anyhow::anyhow!("a thread panicked in {}", self.name))?
     }
 
     /// A command that will run inside.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net={}", self.path().display())).arg("--").arg(program);
+        command
+            .arg(format!("--net={}", self.path().display()))
+            .arg("--")
+            .arg(program);
         command
     }
 
     /// Writes a sysctl inside (`net.ipv4.ip_forward`).
     pub fn sysctl(&self, key: &str, value: &str) -> Result<()> {
-        run(self.command("sysctl").args(["-qw", &format!("{key}={value}")]))
+        run(self
+            .command("sysctl")
+            .args(["-qw", &format!("{key}={value}")]))
     }
 }
 
@@ -72,7 +82,10 @@ impl Drop for Ns {
 
 /// Joins two namespaces by a veth pair `a`-`b` with these /30 addresses.
 pub fn join(a: (&Ns, &str, &str), b: (&Ns, &str, &str)) -> Result<()> {
-    ip(&["link", "add", a.1, "netns", &a.0.name, "type", "veth", "peer", "name", b.1, "netns", &b.0.name])?;
+    ip(&[
+        "link", "add", a.1, "netns", &a.0.name, "type", "veth", "peer", "name", b.1, "netns",
+        &b.0.name,
+    ])?;
     for (ns, link, address) in [a, b] {
         ns.ip(&["addr", "add", address, "dev", link])?;
         ns.ip(&["link", "set", link, "up"])?;
@@ -86,9 +99,14 @@ fn ip(args: &[&str]) -> Result<()> {
 
 /// Runs a command to its end; its stderr becomes the error.
 pub fn run(command: &mut Command) -> Result<()> {
-    let output = command.output().with_context(|| format!("starting {command:?}"))?;
+    let output = command
+        .output()
+        .with_context(|| format!("starting {command:?}"))?;
     if !output.status.success() {
-        bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        bail!(
+            "{command:?}: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
     }
     Ok(())
 }

@@ -357,15 +357,21 @@ fn encrypted_resolvers_are_closed_to_domain_policies() {
         for server in ["8.8.8.8", "9.9.9.9", "2001:4860:4860::8888"] {
             for port in [853, 443] {
                 sandbox.run(|| {
-                    if let client::Connect::Open(mut stream) = connect_within(SocketAddr::new(ip(server), port), SHORT) {
+                    if let client::Connect::Open(mut stream) =
+                        connect_within(SocketAddr::new(ip(server), port), SHORT)
+                    {
                         exchange(&mut stream, &tls::client_hello("dns.google"));
                     }
                 });
-                let _ = sandbox.run(|| client::datagram(SocketAddr::new(ip(server), port), b"quic?", SHORT / 8));
+                let _ = sandbox.run(|| {
+                    client::datagram(SocketAddr::new(ip(server), port), b"quic?", SHORT / 8)
+                });
             }
         }
         let touched = |a| Leak::of(&lab.capture.touching(mark, ip(a)));
-        touched("8.8.8.8").or(touched("9.9.9.9")).or(touched("2001:4860:4860::8888"))
+        touched("8.8.8.8")
+            .or(touched("9.9.9.9"))
+            .or(touched("2001:4860:4860::8888"))
     });
 }
 
@@ -382,8 +388,11 @@ allow:
     denied(policy, |lab, sandbox| {
         let mark = lab.capture.mark();
         for address in METADATA {
-            let (name, resolve): (_, fn(&str) -> Vec<std::net::IpAddr>) =
-                if ip(address).is_ipv4() { ("four.sallylab.net", client::resolve4) } else { ("six.sallylab.net", client::resolve6) };
+            let (name, resolve): (_, fn(&str) -> Vec<std::net::IpAddr>) = if ip(address).is_ipv4() {
+                ("four.sallylab.net", client::resolve4)
+            } else {
+                ("six.sallylab.net", client::resolve6)
+            };
             lab.origins.zone.addresses(name, &[address]);
             sandbox.run(|| {
                 for address in resolve(name) {
@@ -391,6 +400,8 @@ allow:
                 }
             });
         }
-        METADATA.iter().fold(Leak::Nothing, |leak, a| leak.or(Leak::of(&lab.capture.touching(mark, ip(a)))))
+        METADATA.iter().fold(Leak::Nothing, |leak, a| {
+            leak.or(Leak::of(&lab.capture.touching(mark, ip(a))))
+        })
     });
 }

@@ -27,7 +27,13 @@ fn request(host: &str, path: &str) -> String {
 }
 
 /// Sends requests on one connection, one after the other's answer; what arrived at the origin with the given text.
-fn arrives(lab: &Lab, sandbox: &Sandbox, to: &(dyn Fn() -> SocketAddr + Sync), requests: &[String], text: &str) -> Leak {
+fn arrives(
+    lab: &Lab,
+    sandbox: &Sandbox,
+    to: &(dyn Fn() -> SocketAddr + Sync),
+    requests: &[String],
+    text: &str,
+) -> Leak {
     let mark = lab.origins.requests.mark();
     sandbox.run(|| {
         if let lab::client::Connect::Open(mut stream) = connect(to()) {
@@ -38,15 +44,29 @@ fn arrives(lab: &Lab, sandbox: &Sandbox, to: &(dyn Fn() -> SocketAddr + Sync), r
         }
     });
     let seen = lab.origins.requests.since(mark);
-    Leak::of(&seen.into_iter().filter(|r| r.text().contains(text)).collect::<Vec<_>>())
+    Leak::of(
+        &seen
+            .into_iter()
+            .filter(|r| r.text().contains(text))
+            .collect::<Vec<_>>(),
+    )
 }
 
 #[test]
 fn a_second_request_never_names_a_denied_host() {
-    let requests = [request("ok.sallylab.net", "/"), request("evil.sallylab.net", "/")];
+    let requests = [
+        request("ok.sallylab.net", "/"),
+        request("evil.sallylab.net", "/"),
+    ];
     for by_name in [true, false] {
         denied(BUT_EVIL, |lab, sandbox| {
-            let to = || if by_name { at("ok.sallylab.net", 80) } else { SocketAddr::new(ip(PUBLIC4), 80) };
+            let to = || {
+                if by_name {
+                    at("ok.sallylab.net", 80)
+                } else {
+                    SocketAddr::new(ip(PUBLIC4), 80)
+                }
+            };
             arrives(lab, sandbox, &to, &requests, "evil.sallylab.net")
         });
     }
@@ -54,8 +74,19 @@ fn a_second_request_never_names_a_denied_host() {
 
 #[test]
 fn a_second_request_never_names_another_host_where_anything_may_be_spoken() {
-    let requests = [request("ok.sallylab.net", "/"), request("evil.sallylab.net", "/")];
-    denied(ANY, |lab, sandbox| arrives(lab, sandbox, &|| at("ok.sallylab.net", 80), &requests, "evil.sallylab.net"));
+    let requests = [
+        request("ok.sallylab.net", "/"),
+        request("evil.sallylab.net", "/"),
+    ];
+    denied(ANY, |lab, sandbox| {
+        arrives(
+            lab,
+            sandbox,
+            &|| at("ok.sallylab.net", 80),
+            &requests,
+            "evil.sallylab.net",
+        )
+    });
 }
 
 #[test]
@@ -64,7 +95,10 @@ fn permitted_requests_of_one_connection_all_arrive() {
     for policy in [BUT_EVIL, ANY] {
         let sandbox = lab.sandbox(policy);
         let mark = lab.origins.requests.mark();
-        let requests = [request("ok.sallylab.net", "/public/1"), request("ok.sallylab.net", "/public/2")];
+        let requests = [
+            request("ok.sallylab.net", "/public/1"),
+            request("ok.sallylab.net", "/public/2"),
+        ];
         arrives(&lab, &sandbox, &|| at("ok.sallylab.net", 80), &requests, "");
         let seen = lab.origins.requests.since(mark);
         assert_eq!(seen.len(), 2, "{policy}: {seen:?}");

@@ -116,7 +116,10 @@ fn a_giant_head_is_refused() {
 #[test]
 fn two_sandboxes_never_share_an_upstream_connection() {
     let lab = lab();
-    let (one, two) = (lab.sandbox(policies::DOMAINS), lab.sandbox(policies::DOMAINS));
+    let (one, two) = (
+        lab.sandbox(policies::DOMAINS),
+        lab.sandbox(policies::DOMAINS),
+    );
     let mark = lab.origins.requests.mark();
     let keep = b"GET /kept HTTP/1.1\r\nHost: ok.sallylab.net\r\n\r\n";
     for sandbox in [&one, &two, &one] {
@@ -124,7 +127,10 @@ fn two_sandboxes_never_share_an_upstream_connection() {
         sandbox.run(|| {
             let mut stream = connect(at("ok.sallylab.net", 80)).expect_open();
             std::io::Write::write_all(&mut stream, keep).expect("write");
-            assert!(lab::client::reads(&mut stream, b"HTTP/1.1 200"), "an answer");
+            assert!(
+                lab::client::reads(&mut stream, b"HTTP/1.1 200"),
+                "an answer"
+            );
         });
     }
     let seen = lab.origins.requests.since(mark);

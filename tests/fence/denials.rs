@@ -271,7 +271,9 @@ fn marked(mark: u32, to: IpAddr) {
     for kind in [socket2::Type::DGRAM, socket2::Type::STREAM] {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, kind, None).expect("socket");
         socket.set_mark(mark).expect("mark");
-        socket.set_tos_v4(mark.to_be_bytes()[3].into()).expect("service class");
+        socket
+            .set_tos_v4(mark.to_be_bytes()[3].into())
+            .expect("service class");
         socket.set_nonblocking(true).expect("non-blocking");
         let _ = socket.connect(&SocketAddr::new(to, port::ECHO).into());
         let _ = socket.send(b"marked");
@@ -293,10 +295,14 @@ fn ip_options_never_leave() {
         let (from, to) = (sandbox.v4(), ip(PUBLIC4));
         for option in options {
             for (protocol, payload) in [
-                (protocol::UDP, raw::udp(from, to, (4000, 7), b"with options")),
+                (
+                    protocol::UDP,
+                    raw::udp(from, to, (4000, 7), b"with options"),
+                ),
                 (protocol::TCP, raw::syn(from, to, (4001, 443))),
             ] {
-                let packet = raw::with_options(raw::ipv4(v4(from), v4(to), protocol, 0, &payload), option);
+                let packet =
+                    raw::with_options(raw::ipv4(v4(from), v4(to), protocol, 0, &payload), option);
                 // the sandbox's own kernel may refuse one; the others go
                 let _ = sandbox.run(|| raw::send4(&packet));
             }

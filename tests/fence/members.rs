@@ -73,11 +73,19 @@ fn datagrams(from: &Sandbox, to: IpAddr) -> bool {
 }
 
 fn v4(address: IpAddr) -> Ipv4Addr {
-    if let IpAddr::V4(ip) = address { ip } else { Ipv4Addr::UNSPECIFIED }
+    if let IpAddr::V4(ip) = address {
+        ip
+    } else {
+        Ipv4Addr::UNSPECIFIED
+    }
 }
 
 fn v6(address: IpAddr) -> Ipv6Addr {
-    if let IpAddr::V6(ip) = address { ip } else { Ipv6Addr::UNSPECIFIED }
+    if let IpAddr::V6(ip) = address {
+        ip
+    } else {
+        Ipv6Addr::UNSPECIFIED
+    }
 }
 
 #[test]
@@ -98,17 +106,43 @@ fn a_service_reaches_a_sibling_that_it_needs_by_name_and_is_not_reached_back() {
         assert!(carries_bulk(&web, to), "bulk to {to}");
         assert!(datagrams(&web, to), "udp to {to}");
     }
-    for (from, to) in [(&db, &web), (&db, &idle), (&idle, &db), (&idle, &web), (&web, &idle)] {
-        assert!(!reaches(from, to.v4()) && !reaches(from, to.v6()), "{} reached {}", from.name(), to.name());
+    for (from, to) in [
+        (&db, &web),
+        (&db, &idle),
+        (&idle, &db),
+        (&idle, &web),
+        (&web, &idle),
+    ] {
+        assert!(
+            !reaches(from, to.v4()) && !reaches(from, to.v6()),
+            "{} reached {}",
+            from.name(),
+            to.name()
+        );
     }
     // datagrams go both ways between the two that know each other, and no other way
     assert!(datagrams(&db, web.v4()) && datagrams(&db, web.v6()));
     for (from, to) in [(&idle, &db), (&web, &idle)] {
-        assert!(!datagrams(from, to.v4()) && !datagrams(from, to.v6()), "{} reached {}", from.name(), to.name());
+        assert!(
+            !datagrams(from, to.v4()) && !datagrams(from, to.v6()),
+            "{} reached {}",
+            from.name(),
+            to.name()
+        );
     }
-    for (sandbox, name) in [(&db, "web"), (&web, "idle"), (&idle, "db"), (&idle, "db.internal")] {
+    for (sandbox, name) in [
+        (&db, "web"),
+        (&web, "idle"),
+        (&idle, "db"),
+        (&idle, "db.internal"),
+    ] {
         let answer = sandbox.run(|| ask(name, kind::A)).expect("an answer");
-        assert_eq!(answer.code(), code::NXDOMAIN, "{name} as {}", sandbox.name());
+        assert_eq!(
+            answer.code(),
+            code::NXDOMAIN,
+            "{name} as {}",
+            sandbox.name()
+        );
     }
 }
 
@@ -123,13 +157,25 @@ fn members_of_other_apps_and_runs_stay_apart() {
     serve(&run);
     assert!(reaches(&own, db.v4()), "the permitted twin");
     for outsider in [&stranger, &run] {
-        assert!(!reaches(outsider, db.v4()) && !reaches(outsider, db.v6()), "{}", outsider.name());
+        assert!(
+            !reaches(outsider, db.v4()) && !reaches(outsider, db.v6()),
+            "{}",
+            outsider.name()
+        );
         assert!(!datagrams(outsider, db.v4()), "{}", outsider.name());
-        assert_eq!(outsider.run(|| ask("db", kind::A)).map(|a| a.addresses()), Some(vec![]), "{}", outsider.name());
+        assert_eq!(
+            outsider.run(|| ask("db", kind::A)).map(|a| a.addresses()),
+            Some(vec![]),
+            "{}",
+            outsider.name()
+        );
     }
     assert!(!reaches(&own, run.v4()) && !reaches(&own, run.v6()));
     // a run still has what its policy gives it
-    let far = SocketAddr::new(lab::topology::ip(lab::topology::PUBLIC4), lab::origin::port::ECHO);
+    let far = SocketAddr::new(
+        lab::topology::ip(lab::topology::PUBLIC4),
+        lab::origin::port::ECHO,
+    );
     assert!(run.run(|| connect(far).is_open()) && own.run(|| connect(far).is_open()));
 }
 
@@ -143,26 +189,60 @@ fn forged_frames_of_a_member_reach_no_sibling() {
     let seen = Capture::start(db.namespace(), &["eth0"]);
     let mark = seen.mark();
     // another member's, another network's and a stranger's source
-    for source in [v4(cache.v4()), Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(8, 8, 8, 8)] {
+    for source in [
+        v4(cache.v4()),
+        Ipv4Addr::new(198, 18, 0, 1),
+        Ipv4Addr::new(8, 8, 8, 8),
+    ] {
         let datagram = raw::udp(source.into(), db.v4(), (4000, PORT), b"forged");
-        web.run(|| raw::send4(&raw::ipv4(source, v4(db.v4()), protocol::UDP, 0, &datagram))).expect("send");
+        web.run(|| raw::send4(&raw::ipv4(source, v4(db.v4()), protocol::UDP, 0, &datagram)))
+            .expect("send");
         let segment = raw::syn(source.into(), db.v4(), (4001, PORT));
-        web.run(|| raw::send4(&raw::ipv4(source, v4(db.v4()), protocol::TCP, 0, &segment))).expect("send");
+        web.run(|| raw::send4(&raw::ipv4(source, v4(db.v4()), protocol::TCP, 0, &segment)))
+            .expect("send");
     }
     let datagram = raw::udp(cache.v6(), db.v6(), (4000, PORT), b"forged");
-    web.run(|| raw::send6(&raw::ipv6(v6(cache.v6()), v6(db.v6()), protocol::UDP, &datagram))).expect("send");
+    web.run(|| {
+        raw::send6(&raw::ipv6(
+            v6(cache.v6()),
+            v6(db.v6()),
+            protocol::UDP,
+            &datagram,
+        ))
+    })
+    .expect("send");
     forge_neighbours(&web, &db, &cache);
     // a vlan tag around what would be permitted
-    let inner = raw::ipv4(v4(web.v4()), v4(db.v4()), protocol::ICMP, 0, &raw::echo4(b"forged"));
+    let inner = raw::ipv4(
+        v4(web.v4()),
+        v4(db.v4()),
+        protocol::ICMP,
+        0,
+        &raw::echo4(b"forged"),
+    );
     let tagged = [&[0, 7, 8, 0], inner.as_slice()].concat();
-    web.run(|| raw::send_frame("eth0", [0xff; 6], 0x8100, &tagged)).expect("send");
+    web.run(|| raw::send_frame("eth0", [0xff; 6], 0x8100, &tagged))
+        .expect("send");
     assert!(datagrams(&web, db.v4()), "the permitted twin comes last");
     let frames = seen.since(mark);
-    assert!(frames.iter().any(|f| f.source == Some(web.v4())), "the capture sees what is permitted");
-    let forged: Vec<_> =
-        frames.iter().filter(|f| f.holds(b"forged") || f.ethertype == 0x0806 || f.touches(cache.v4())).collect();
-    assert!(forged.is_empty(), "{} frames, first {:?}", forged.len(), forged.first());
-    assert!(reaches(&cache, db.v4()) && reaches(&cache, db.v6()), "nobody believed the forged neighbours");
+    assert!(
+        frames.iter().any(|f| f.source == Some(web.v4())),
+        "the capture sees what is permitted"
+    );
+    let forged: Vec<_> = frames
+        .iter()
+        .filter(|f| f.holds(b"forged") || f.ethertype == 0x0806 || f.touches(cache.v4()))
+        .collect();
+    assert!(
+        forged.is_empty(),
+        "{} frames, first {:?}",
+        forged.len(),
+        forged.first()
+    );
+    assert!(
+        reaches(&cache, db.v4()) && reaches(&cache, db.v6()),
+        "nobody believed the forged neighbours"
+    );
 }
 
 /// Claims a sibling's and the gateway's addresses, by ARP and neighbour advertisement, to everybody.
@@ -172,14 +252,16 @@ fn forge_neighbours(web: &Sandbox, db: &Sandbox, cache: &Sandbox) {
         arp.extend_from_slice(&v4(claimed).octets());
         arp.extend_from_slice(&[2, 0, 0, 0, 0, 8]);
         arp.extend_from_slice(&v4(db.v4()).octets());
-        web.run(|| raw::send_frame("eth0", [0xff; 6], 0x0806, &arp)).expect("send");
+        web.run(|| raw::send_frame("eth0", [0xff; 6], 0x0806, &arp))
+            .expect("send");
     }
     let mut advertisement = vec![136, 0, 0, 0, 0x20, 0, 0, 0];
     advertisement.extend_from_slice(&v6(cache.v6()).octets());
     advertisement.extend_from_slice(&[2, 1, 2, 0, 0, 0, 0, 9]);
     for to in [v6(db.v6()), Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1)] {
         let packet = raw::ipv6(v6(cache.v6()), to, protocol::ICMP6, &advertisement);
-        web.run(|| raw::send_frame("eth0", [0xff; 6], 0x86dd, &packet)).expect("send");
+        web.run(|| raw::send_frame("eth0", [0xff; 6], 0x86dd, &packet))
+            .expect("send");
     }
 }
 
@@ -218,7 +300,8 @@ fn a_needed_service_cannot_open_a_connection_in_fragments_or_under_options() {
     // the same in IPv6, behind a destination options header
     let segment6 = raw::syn(db.v6(), web.v6(), (4003, PORT));
     let hidden = [&[protocol::TCP, 0, 1, 4, 0, 0, 0, 0], segment6.as_slice()].concat();
-    db.run(|| raw::send6(&raw::ipv6(v6(db.v6()), v6(web.v6()), 60, &hidden))).expect("send");
+    db.run(|| raw::send6(&raw::ipv6(v6(db.v6()), v6(web.v6()), 60, &hidden)))
+        .expect("send");
     assert!(datagrams(&db, web.v4()), "the permitted twin comes last");
     let arrived: Vec<_> = seen
         .since(mark)
@@ -226,7 +309,12 @@ fn a_needed_service_cannot_open_a_connection_in_fragments_or_under_options() {
         .filter(|f| f.touches(db.v4()) || f.touches(db.v6()))
         .filter(|f| f.protocol != protocol::UDP || f.holds(b"broken"))
         .collect();
-    assert!(arrived.is_empty(), "{} frames, first {:?}", arrived.len(), arrived.first());
+    assert!(
+        arrived.is_empty(),
+        "{} frames, first {:?}",
+        arrived.len(),
+        arrived.first()
+    );
     assert!(reaches(&web, db.v4()), "answers still come back");
 }
 
@@ -242,10 +330,17 @@ fn a_killed_gateway_adopts_its_members_and_their_connections_outlive_it() {
     lab.gateway_mut().kill();
     assert!(!reaches(&db, web.v4()), "killing the gateway opens nothing");
     lab.gateway_mut().launch();
-    eventually("the members to be adopted", || reaches(&web, db.v4()).then_some(()));
-    assert!(echoes_on(&mut stream), "a connection between siblings survives");
+    eventually("the members to be adopted", || {
+        reaches(&web, db.v4()).then_some(())
+    });
+    assert!(
+        echoes_on(&mut stream),
+        "a connection between siblings survives"
+    );
     assert!(!reaches(&db, web.v4()) && !reaches(&db, web.v6()));
-    eventually("the name to be known again", || (web.run(|| resolve4("db")) == [db.v4()]).then_some(()));
+    eventually("the name to be known again", || {
+        (web.run(|| resolve4("db")) == [db.v4()]).then_some(())
+    });
 }
 
 #[test]
@@ -255,8 +350,15 @@ fn a_detached_member_is_unreachable_and_the_last_one_takes_the_lanes_along() {
     let web = lab.member("shop", "web", "db", policies::NONE);
     serve(&db);
     assert!(reaches(&web, db.v4()), "the permitted twin");
-    let tables =
-        || String::from_utf8_lossy(&lab.gateway().namespace().exec(&["nft", "list", "tables"]).stdout).into_owned();
+    let tables = || {
+        String::from_utf8_lossy(
+            &lab.gateway()
+                .namespace()
+                .exec(&["nft", "list", "tables"])
+                .stdout,
+        )
+        .into_owned()
+    };
     assert!(tables().contains("netdev"), "{}", tables());
     lab.detach(&db).expect(0);
     assert!(!tables().contains("netdev"), "{}", tables());
@@ -281,12 +383,19 @@ fn lanes_that_somebody_changes_are_put_back_and_a_deleted_link_leaves_the_others
     serve(&db);
     let gateway = lab.gateway().namespace();
     gateway.exec(&["nft", "flush", "table", "netdev", "sallyport-members"]);
-    eventually("the lanes to come back", || reaches(&web, db.v4()).then_some(()));
+    eventually("the lanes to come back", || {
+        reaches(&web, db.v4()).then_some(())
+    });
     let links = gateway.exec(&["ip", "-o", "link", "show"]);
     let alias = |name: &str| -> Option<String> {
         let text = String::from_utf8_lossy(&links.stdout).into_owned();
-        let line = text.lines().find(|l| l.contains(&format!("alias {name}")))?.to_owned();
-        line.split([':', '@']).nth(1).map(|link| link.trim().to_owned())
+        let line = text
+            .lines()
+            .find(|l| l.contains(&format!("alias {name}")))?
+            .to_owned();
+        line.split([':', '@'])
+            .nth(1)
+            .map(|link| link.trim().to_owned())
     };
     let link = alias(cache.name()).expect("a link with its network's name");
     gateway.exec(&["ip", "link", "del", &link]);
@@ -294,7 +403,9 @@ fn lanes_that_somebody_changes_are_put_back_and_a_deleted_link_leaves_the_others
         let list = lab.sallyport(&["net", "ls", "--json"]).expect(0);
         (!list.out.contains(cache.name())).then_some(())
     });
-    eventually("the others to go on", || reaches(&web, db.v4()).then_some(()));
+    eventually("the others to go on", || {
+        reaches(&web, db.v4()).then_some(())
+    });
 }
 
 #[test]
@@ -302,7 +413,10 @@ fn memberships_that_contradict_are_refused() {
     let lab = lab();
     let _db = lab.member("shop", "db", "", policies::NONE);
     let namespace = Namespace::new("refused");
-    let policy = lab.file("refused.yml", policies::NONE).display().to_string();
+    let policy = lab
+        .file("refused.yml", policies::NONE)
+        .display()
+        .to_string();
     for (service, needs, says) in [
         ("db", "", "already"),
         ("broker", "", "reserved"),
@@ -312,7 +426,9 @@ fn memberships_that_contradict_are_refused() {
         ("web", "web", "itself"),
     ] {
         let netns = namespace.path().display().to_string();
-        let mut arguments = vec!["net", "attach", "--netns", &netns, "--policy", &policy, "--group", "shop"];
+        let mut arguments = vec![
+            "net", "attach", "--netns", &netns, "--policy", &policy, "--group", "shop",
+        ];
         arguments.extend(["--service", service]);
         if !needs.is_empty() {
             arguments.extend(["--needs", needs]);

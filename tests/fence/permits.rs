@@ -113,11 +113,24 @@ fn half_closed_connections_still_deliver() {
 #[test]
 fn an_uplink_with_small_packets_carries_large_hellos_and_bodies() {
     let lab = Lab::builder().start();
-    for (namespace, link) in [(&lab.topology.uplink, "up0"), (&lab.topology.internet, "in0")] {
-        assert!(namespace.exec(&["ip", "link", "set", link, "mtu", "1280"]).status.success());
+    for (namespace, link) in [
+        (&lab.topology.uplink, "up0"),
+        (&lab.topology.internet, "in0"),
+    ] {
+        assert!(
+            namespace
+                .exec(&["ip", "link", "set", link, "mtu", "1280"])
+                .status
+                .success()
+        );
     }
     let sandbox = lab.sandbox(policies::DOMAINS);
-    let answer = sandbox.run(|| lab.authority.get(connect(at("ok.sallylab.net", 443)).expect_open(), "ok.sallylab.net"));
+    let answer = sandbox.run(|| {
+        lab.authority.get(
+            connect(at("ok.sallylab.net", 443)).expect_open(),
+            "ok.sallylab.net",
+        )
+    });
     assert!(answer.expect("TLS").starts_with("HTTP/1.1 200"));
     let internet = lab.sandbox(policies::INTERNET);
     let body = vec![b'm'; 256 << 10];

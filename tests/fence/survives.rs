@@ -115,11 +115,26 @@ fn invariant_8_a_detached_network_has_no_flow_left() {
 #[test]
 fn forged_neighbours_change_nothing() {
     let lab = lab();
-    let (liar, victim) = (lab.sandbox(policies::INTERNET), lab.sandbox(policies::INTERNET));
+    let (liar, victim) = (
+        lab.sandbox(policies::INTERNET),
+        lab.sandbox(policies::INTERNET),
+    );
     let gateway = [0x02, 0x53, 0x50, 0, 0, 1];
-    let octets = |ip: std::net::IpAddr| if let std::net::IpAddr::V4(ip) = ip { ip.octets() } else { [0; 4] };
+    let octets = |ip: std::net::IpAddr| {
+        if let std::net::IpAddr::V4(ip) = ip {
+            ip.octets()
+        } else {
+            [0; 4]
+        }
+    };
     let before = neighbours(&lab);
-    let claimed = [victim.v4(), ip(lab::topology::SERVICE4), ip(PUBLIC4), liar.v4()].map(octets);
+    let claimed = [
+        victim.v4(),
+        ip(lab::topology::SERVICE4),
+        ip(PUBLIC4),
+        liar.v4(),
+    ]
+    .map(octets);
     liar.run(|| {
         for (claimed, operation) in claimed.iter().flat_map(|c| [(c, 1), (c, 2)]) {
             // Ethernet, IPv4, sender and target the same: gratuitous, to the gateway and to everyone
@@ -141,8 +156,14 @@ fn forged_neighbours_change_nothing() {
 
 /// What the gateway believes about its neighbours.
 fn neighbours(lab: &Lab) -> String {
-    let table = lab.gateway().namespace().exec(&["ip", "-4", "neigh", "show"]);
+    let table = lab
+        .gateway()
+        .namespace()
+        .exec(&["ip", "-4", "neigh", "show"]);
     let text = String::from_utf8_lossy(&table.stdout).into_owned();
-    assert!(text.contains("PERMANENT") && !text.contains("ba:d0"), "{text}");
+    assert!(
+        text.contains("PERMANENT") && !text.contains("ba:d0"),
+        "{text}"
+    );
     text
 }

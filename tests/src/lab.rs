@@ -200,23 +200,38 @@ impl Lab {
     /// A new sandbox that is a service of an app.
     pub fn member(&self, group: &str, service: &str, needs: &str, policy: &str) -> Sandbox {
         let namespace = Namespace::new(&format!("{service} of {group}"));
-        let attached = self.attach_member(&namespace, (group, service, needs), policy).expect(0).json();
+        let attached = self
+            .attach_member(&namespace, (group, service, needs), policy)
+            .expect(0)
+            .json();
         let (v4, v6) = addresses(&attached);
         let name = attached["id"].as_str().unwrap_or_default().to_owned();
-        let sandbox = Sandbox { namespace, name, v4, v6 };
+        let sandbox = Sandbox {
+            namespace,
+            name,
+            v4,
+            v6,
+        };
         sandbox.warm();
         sandbox
     }
 
     /// Tries to attach a namespace as a service of an app (group, service, needs).
-    pub fn attach_member(&self, namespace: &Namespace, member: (&str, &str, &str), policy: &str) -> Said {
+    pub fn attach_member(
+        &self,
+        namespace: &Namespace,
+        member: (&str, &str, &str),
+        policy: &str,
+    ) -> Said {
         let (group, service, needs) = member;
         // a name of its own each time: one that was just given back is free only when its link is gone
         let number = self.sandboxes.fetch_add(1, Ordering::Relaxed) + 1;
         let name = format!("{group}-{service}-{number}");
         let netns = namespace.path().display().to_string();
         let policy = self.policy_argument(&name, policy);
-        let mut arguments = vec!["net", "attach", "--netns", &netns, "--policy", &policy, "--name", &name, "--json"];
+        let mut arguments = vec![
+            "net", "attach", "--netns", &netns, "--policy", &policy, "--name", &name, "--json",
+        ];
         arguments.extend(["--group", group, "--service", service]);
         if !needs.is_empty() {
             arguments.extend(["--needs", needs]);

@@ -101,7 +101,16 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
                 }
                 flows(&client.flows(name.as_ref()).await?, format)?;
             }
-            Verb::Attach { netns, policy, name, workspace, group, service, needs, broker } => {
+            Verb::Attach {
+                netns,
+                policy,
+                name,
+                workspace,
+                group,
+                service,
+                needs,
+                broker,
+            } => {
                 let namespace = open(&netns)?;
                 let request = AttachRequest {
                     id: name.map(|n| id(&n)).transpose()?,
@@ -147,8 +156,16 @@ fn id(name: &str) -> Result<NetworkId, Failure> {
 }
 
 /// clap lets neither the group nor the service stand alone.
-fn membership(group: Option<NetworkId>, service: Option<ServiceName>, needs: Vec<ServiceName>) -> Option<Membership> {
-    Some(Membership { group: group?, service: service?, needs: needs.into_iter().collect() })
+fn membership(
+    group: Option<NetworkId>,
+    service: Option<ServiceName>,
+    needs: Vec<ServiceName>,
+) -> Option<Membership> {
+    Some(Membership {
+        group: group?,
+        service: service?,
+        needs: needs.into_iter().collect(),
+    })
 }
 
 fn open(path: &std::path::Path) -> Result<OwnedFd, Failure> {
@@ -201,7 +218,13 @@ fn show_one(network: &NetworkView, format: Format) -> Result<(), Failure> {
             format!("{}, {}", network.service_v4, network.service_v6),
         ),
         ("workspace", network.workspace.clone()),
-        ("member", network.member.as_ref().map_or_else(|| "-".to_owned(), |m| format!("{} of {}", m.service, m.group))),
+        (
+            "member",
+            network.member.as_ref().map_or_else(
+                || "-".to_owned(),
+                |m| format!("{} of {}", m.service, m.group),
+            ),
+        ),
         ("run", network.run.clone().unwrap_or_else(|| "-".to_owned())),
         (
             "policy",

@@ -226,7 +226,7 @@ fn uplink_is_meant(config: &GatewayConfig, posture: &Posture) -> Result<(), Buil
     let here = NsId::current().map_err(read)?;
     if config.uplink == Uplink::Host && NsId::of_init().map_err(read)? != here {
         let text = "the gateway is not in the machine's network namespace";
-        posture.hold("namespace", Cause::new(text, "start it with host networking, or write `gateway.uplink: this` if this namespace is meant"));
+        posture.hold("namespace", &Cause::new(text, "start it with host networking, or write `gateway.uplink: this` if this namespace is meant"));
     }
     Ok(())
 }

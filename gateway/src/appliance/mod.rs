@@ -173,13 +173,24 @@ impl Appliance {
         tasks.keep("journal", ctx.journal.clone().keep());
         tend::resolvers(&ctx, &config);
         tend::uplink(&ctx, &posture, follower);
-        tasks.keep("address book", book::follow(fixed, view, ctx.resolver.nat64(), registry.clone()));
+        tasks.keep(
+            "address book",
+            book::follow(fixed, view, ctx.resolver.nat64(), registry.clone()),
+        );
         tend::monitor(&ctx, &posture, monitor);
         tend::fallen(&ctx, &posture);
         serve(&ctx, &registry, doors, queue);
-        tasks.keep("housekeeping", tend::house(registry.clone(), posture.clone(), floors));
+        tasks.keep(
+            "housekeeping",
+            tend::house(registry.clone(), posture.clone(), floors),
+        );
         let probe = verbs.selftest.clone();
-        tasks.keep("posture", posture.clone().keep(registry.clone(), Arc::new(move || probe.quick())));
+        tasks.keep(
+            "posture",
+            posture
+                .clone()
+                .keep(registry.clone(), Arc::new(move || probe.quick())),
+        );
         tasks.keep("control", server::serve(verbs, control));
         tracing::info!(control = %config.control.display(), namespace = %config.namespace, "the gateway runs");
         shutdown.await;
@@ -227,7 +238,7 @@ async fn stop(
 ) {
     let sealing = posture.clone();
     let sealed = tokio::task::spawn_blocking(move || {
-        sealing.hold("stop", crate::posture::Cause::stopping());
+        sealing.hold("stop", &crate::posture::Cause::stopping());
     });
     if sealed.await.is_err() {
         tracing::error!(

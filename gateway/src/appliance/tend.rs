@@ -49,7 +49,10 @@ pub fn uplink(ctx: &Context, posture: &Arc<Posture>, follower: Follower) {
     let posture = posture.clone();
     ctx.tasks.spawn("uplink", async move {
         if let Err(error) = follower.run().await {
-            let text = format!("the uplink can no longer be followed: {}", crate::control::problems::chain(&error));
+            let text = format!(
+                "the uplink can no longer be followed: {}",
+                crate::control::problems::chain(&error)
+            );
             hold(posture, "uplink", Cause::new(text, "restart the gateway")).await;
         }
     });
@@ -74,7 +77,12 @@ pub fn fallen(ctx: &Context, posture: &Arc<Posture>) {
             Err(_) => return,
         };
         let text = format!("a part of the gateway has ended: {name}");
-        hold(posture, "tasks", Cause::new(text, "restart the gateway, and report what its log says")).await;
+        hold(
+            posture,
+            "tasks",
+            Cause::new(text, "restart the gateway, and report what its log says"),
+        )
+        .await;
     });
 }
 
@@ -88,7 +96,7 @@ async fn watch(monitor: &Monitor, posture: &Posture) -> io::Result<std::convert:
 
 async fn hold(posture: Arc<Posture>, holder: &'static str, cause: Cause) {
     // Sealing blocks for milliseconds; if the runtime is ending there is nothing left to seal.
-    let _ = tokio::task::spawn_blocking(move || posture.hold(holder, cause)).await;
+    let _ = tokio::task::spawn_blocking(move || posture.hold(holder, &cause)).await;
 }
 
 /// Floors: read at the start, looked at again each second; networks of before wait for them.
@@ -109,7 +117,10 @@ impl Floors {
             Ok(_) => floors.adopt(registry)?,
             Err(error) => {
                 floors.broken = true;
-                posture.hold(FLOORS, Cause::new(crate::control::problems::chain(&error), error.hint()));
+                posture.hold(
+                    FLOORS,
+                    &Cause::new(crate::control::problems::chain(&error), error.hint()),
+                );
             }
         }
         Ok(floors)
@@ -129,7 +140,10 @@ impl Floors {
         match registry.reload_floors() {
             Err(error) => {
                 if !std::mem::replace(&mut self.broken, true) {
-                    posture.hold(FLOORS, Cause::new(crate::control::problems::chain(&error), error.hint()));
+                    posture.hold(
+                        FLOORS,
+                        &Cause::new(crate::control::problems::chain(&error), error.hint()),
+                    );
                 }
                 false
             }

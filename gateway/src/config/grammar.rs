@@ -121,7 +121,11 @@ static FLOODS: Shape = Shape {
     what: "floods",
     fields: &[
         field("connects", PER_SECOND, "New TCP connections. Default 2000."),
-        field("questions", PER_SECOND, "DNS questions over UDP. Default 5000."),
+        field(
+            "questions",
+            PER_SECOND,
+            "DNS questions over UDP. Default 5000.",
+        ),
     ],
     bonds: &[],
 };

@@ -39,14 +39,19 @@ pub struct Handover {
 ///
 /// The socket must be served by the user who attached the network. A path can be exchanged after it was checked, and
 /// the gateway reaches sockets that this user cannot; so it is the listener that is asked, and told nothing before.
-pub async fn hand_over((broker, owner): (&Path, u32), whose: &Handover, connection: OwnedFd) -> io::Result<()> {
+pub async fn hand_over(
+    (broker, owner): (&Path, u32),
+    whose: &Handover,
+    connection: OwnedFd,
+) -> io::Result<()> {
     let mut line = serde_json::to_vec(whose)?;
     line.push(b'\n');
     let work = async {
         let stream = UnixStream::connect(broker).await?;
         let served_by = stream.peer_cred()?.uid();
         if !is_ours(owner) && served_by != owner {
-            let text = format!("uid {owner} attached the network, uid {served_by} serves the socket");
+            let text =
+                format!("uid {owner} attached the network, uid {served_by} serves the socket");
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
         let mut carrier = Carrier::sending(stream, Some(connection));
@@ -89,10 +94,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("broker.sock");
         let listener = tokio::net::UnixListener::bind(&path).unwrap();
-        let whose =
-            Handover { network: "n1".parse().unwrap(), run: None, source: ([198, 18, 0, 9], 4000).into() };
+        let whose = Handover {
+            network: "n1".parse().unwrap(),
+            run: None,
+            source: ([198, 18, 0, 9], 4000).into(),
+        };
         // the path leads to a socket of root: served by this process, named by somebody else
-        let refused = hand_over((&path, 61_000), &whose, connection()).await.unwrap_err();
+        let refused = hand_over((&path, 61_000), &whose, connection())
+            .await
+            .unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
         let (mut told, _) = listener.accept().await.unwrap();
         let mut all = Vec::new();

@@ -59,9 +59,8 @@ pub fn change(error: &ChangeError) -> Problem {
         }
         ChangeError::Allot(AllotError::Full(_)) => Problem::new(503, "full", error.to_string())
             .hint("detach networks, or widen `gateway.pools.sandboxes`"),
-        ChangeError::Join(_) => {
-            Problem::new(409, "conflict", error.to_string()).hint("choose another group or service, or detach that network")
-        }
+        ChangeError::Join(_) => Problem::new(409, "conflict", error.to_string())
+            .hint("choose another group or service, or detach that network"),
         ChangeError::Compose(error) => compose(error),
         ChangeError::Kernel(error) => kernel(error),
         ChangeError::Record(_) => {

@@ -40,8 +40,15 @@ pub async fn route(
         }
     };
     let own = |id: &str| network(id).and_then(|id| verbs.owned(&id, peer).map(|()| id));
-    if !matches!((request.method(), segments.as_slice(), &received), (_, _, Received::Nothing) | (&Method::POST, ["v1", "networks"], _)) {
-        return Err(Problem::new(400, "bad_request", "a descriptor came with a request that takes none"));
+    if !matches!(
+        (request.method(), segments.as_slice(), &received),
+        (_, _, Received::Nothing) | (&Method::POST, ["v1", "networks"], _)
+    ) {
+        return Err(Problem::new(
+            400,
+            "bad_request",
+            "a descriptor came with a request that takes none",
+        ));
     }
     match (request.method().as_str(), segments.as_slice()) {
         ("POST", ["v1", "networks"]) => {

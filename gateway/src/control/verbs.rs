@@ -101,7 +101,11 @@ impl Verbs {
     /// Whether a user may change a network: who attached it, or somebody who may do everything. For others there is none.
     pub fn owned(&self, id: &NetworkId, peer: Peer) -> Result<(), Problem> {
         let owner = self.registry.describe(id).map(|d| d.state.owner);
-        if is_ours(peer.uid) || owner == Some(peer.uid) { Ok(()) } else { Err(problems::unknown(id)) }
+        if is_ours(peer.uid) || owner == Some(peer.uid) {
+            Ok(())
+        } else {
+            Err(problems::unknown(id))
+        }
     }
 
     /// Detaches.
@@ -370,15 +374,22 @@ fn check(request: &AttachRequest, peer: Peer) -> Result<(), Problem> {
     if let Some(member) = &request.member {
         check_member(request, member)?;
     }
-    let Some(broker) = &request.broker else { return Ok(()) };
-    let refuse = |message: &str| Err(Problem::new(400, "bad_request", message).hint("bind the broker's socket before attaching"));
+    let Some(broker) = &request.broker else {
+        return Ok(());
+    };
+    let refuse = |message: &str| {
+        Err(Problem::new(400, "bad_request", message)
+            .hint("bind the broker's socket before attaching"))
+    };
     if !broker.is_absolute() {
         return refuse("the broker's socket is not an absolute path");
     }
     // The path is only ever connected to; this keeps one user from having connections sent to another's socket.
     match std::fs::symlink_metadata(broker) {
         Ok(found) if !found.file_type().is_socket() => refuse("the broker's path is not a socket"),
-        Ok(found) if found.uid() != peer.uid && !(found.uid() == 0 && is_ours(peer.uid)) => refuse("the broker's socket belongs to another user"),
+        Ok(found) if found.uid() != peer.uid && !(found.uid() == 0 && is_ours(peer.uid)) => {
+            refuse("the broker's socket belongs to another user")
+        }
         Ok(_) => Ok(()),
         Err(_) => refuse("the broker's socket cannot be found"),
     }

@@ -20,7 +20,10 @@ pub enum JoinError {
 }
 
 /// Whether a network may join its group beside these.
-pub fn may_join<'a>(there: impl Iterator<Item = &'a State>, joining: &State) -> Result<(), JoinError> {
+pub fn may_join<'a>(
+    there: impl Iterator<Item = &'a State>,
+    joining: &State,
+) -> Result<(), JoinError> {
     let Some(own) = &joining.member else {
         return Ok(());
     };
@@ -75,14 +78,21 @@ mod tests {
 
     #[test]
     fn a_group_takes_only_its_own_users_networks_and_each_service_once() {
-        let there = [state(7, "w", Some(("shop", "db"))), state(8, "w", None), state(8, "v", Some(("blog", "db")))];
+        let there = [
+            state(7, "w", Some(("shop", "db"))),
+            state(8, "w", None),
+            state(8, "v", Some(("blog", "db"))),
+        ];
         let joins = |joining: &State| may_join(there.iter(), joining);
         let foreign = Err(JoinError::Foreign("shop".parse().unwrap()));
         assert_eq!(joins(&state(7, "w", Some(("shop", "web")))), Ok(()));
         assert_eq!(joins(&state(8, "w", Some(("shop", "web")))), foreign);
         assert_eq!(joins(&state(0, "w", Some(("shop", "web")))), foreign);
         assert_eq!(joins(&state(7, "v", Some(("shop", "web")))), foreign);
-        assert_eq!(joins(&state(7, "w", Some(("shop", "db")))), Err(JoinError::Taken("db".parse().unwrap())));
+        assert_eq!(
+            joins(&state(7, "w", Some(("shop", "db")))),
+            Err(JoinError::Taken("db".parse().unwrap()))
+        );
         assert_eq!(joins(&state(9, "x", Some(("fresh", "db")))), Ok(()));
         assert_eq!(joins(&state(8, "w", None)), Ok(()));
     }

@@ -23,9 +23,9 @@ use netpolicy::policy::NamesMode;
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::Ledger;
-use crate::resolve::upstream::Scope;
 use crate::member::Membership;
 use crate::resolve::Leases;
+use crate::resolve::upstream::Scope;
 use flows::FlowTable;
 
 /// What decides a network's flows at this moment.

@@ -205,8 +205,20 @@ impl Registry {
         // The writer's lock is not needed for the kernel's part: nobody else can change what is not acknowledged yet,
         // and attaches may run side by side.
         drop(states);
-        let plan = AttachPlan { network: taken.id.clone(), link: link.clone(), sandbox: namespace, v4: taken.v4, v6: taken.v6, membership: request.member.clone() };
-        let wired = self.parts.enforcer.attach(plan).map_err(ChangeError::from).and_then(|_| Ok(self.record(&network, "attached")?));
+        let plan = AttachPlan {
+            network: taken.id.clone(),
+            link: link.clone(),
+            sandbox: namespace,
+            v4: taken.v4,
+            v6: taken.v6,
+            membership: request.member.clone(),
+        };
+        let wired = self
+            .parts
+            .enforcer
+            .attach(plan)
+            .map_err(ChangeError::from)
+            .and_then(|_| Ok(self.record(&network, "attached")?));
         if let Err(error) = wired {
             self.leave(&network);
             self.unwire(&link);

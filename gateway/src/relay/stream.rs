@@ -44,7 +44,12 @@ pub async fn run(
     let (requests, turned) = oneshot::channel();
     let spoke = AtomicBool::new(false);
     let early = {
-        let own = Upward { early, opened, requests, notes: &mut *notes };
+        let own = Upward {
+            early,
+            opened,
+            requests,
+            notes: &mut *notes,
+        };
         let up = upward(&lane, client, server, own);
         let down = downward(&lane, client, server, (open, &spoke));
         tokio::select! {
@@ -55,7 +60,11 @@ pub async fn run(
     };
     if spoke.load(Ordering::Relaxed) {
         // no HTTP server speaks first, and what of its words arrived is not known
-        let refusal = Refusal::new(plain_denial(Reason::HttpMalformed), Language::Other, &Evidence::HttpMalformed);
+        let refusal = Refusal::new(
+            plain_denial(Reason::HttpMalformed),
+            Language::Other,
+            &Evidence::HttpMalformed,
+        );
         return End::Denied(Box::new(refusal));
     }
     super::http::run(lane, client, server, early, notes).await

@@ -147,7 +147,9 @@ async fn malformed_reply_moves_on_to_the_next_server() {
             .unwrap();
         assert_eq!(found[0].to_string(), "93.184.216.34");
         assert!(started.elapsed().as_secs() < 2);
-        let alone = resolver(&[bad.address]).addresses(Scope::fresh(), &name("ok.net")).await;
+        let alone = resolver(&[bad.address])
+            .addresses(Scope::fresh(), &name("ok.net"))
+            .await;
         assert!(matches!(alone, Err(LookupError::Upstream(_))), "{alone:?}");
     }
 }
@@ -183,7 +185,12 @@ async fn closed_port_is_noticed_at_once() {
     let good = Upstream::zone(vec![host("ok.net", "93.184.216.34")]);
     let resolver = resolver(&[closed, good.address]);
     let started = Instant::now();
-    assert!(resolver.addresses(Scope::fresh(), &name("ok.net")).await.is_ok());
+    assert!(
+        resolver
+            .addresses(Scope::fresh(), &name("ok.net"))
+            .await
+            .is_ok()
+    );
     assert!(
         started.elapsed().as_millis() < 1500,
         "{:?}",
@@ -208,7 +215,8 @@ async fn equal_look_ups_are_one() {
     let upstream = Upstream::zone(vec![host("ok.net", "93.184.216.34")]);
     let resolver = resolver_of(&upstream);
     let (wanted, scope) = (name("ok.net"), Scope::fresh());
-    let all = futures_util::future::join_all((0..50).map(|_| resolver.addresses(scope, &wanted))).await;
+    let all =
+        futures_util::future::join_all((0..50).map(|_| resolver.addresses(scope, &wanted))).await;
     assert!(
         all.iter()
             .all(|found| found.as_ref().is_ok_and(|f| f.len() == 1))
@@ -228,7 +236,10 @@ async fn invariant_5_networks_share_no_cached_answer() {
     assert!(resolver.known(one, &wanted, Instant::now()).is_some());
     assert!(resolver.known(other, &wanted, Instant::now()).is_none());
     // nor one look-up at the same time
-    let both = futures_util::future::join(resolver.addresses(other, &wanted), resolver.addresses(Scope::fresh(), &wanted));
+    let both = futures_util::future::join(
+        resolver.addresses(other, &wanted),
+        resolver.addresses(Scope::fresh(), &wanted),
+    );
     assert!(both.await.0.is_ok());
     assert_eq!(upstream.log().len(), 6);
 }
@@ -256,7 +267,11 @@ async fn split_dns_asks_the_longest_domain() {
         ("x.lab.corp.net", "10.0.0.2"),
     ] {
         assert_eq!(
-            resolver.addresses(Scope::fresh(), &name(asked)).await.unwrap()[0].to_string(),
+            resolver
+                .addresses(Scope::fresh(), &name(asked))
+                .await
+                .unwrap()[0]
+                .to_string(),
             answer,
             "{asked}"
         );

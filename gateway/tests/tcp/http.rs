@@ -101,19 +101,42 @@ fn malformed_heads_have_an_answer_and_never_an_origin() {
         let origin = start(&lab).await;
         for (said, status, reason) in [
             (&b"GET / HTTP/1.1\r\n\r\n"[..], "400", "http_malformed"),
-            (b"GET / HTTP/1.1\r\nHost: ok.net\r\nHost: ok.net\r\n\r\n", "400", "http_malformed"),
+            (
+                b"GET / HTTP/1.1\r\nHost: ok.net\r\nHost: ok.net\r\n\r\n",
+                "400",
+                "http_malformed",
+            ),
             (b"GET / HTTP/1.1\nHost: ok.net\n\n", "400", "http_malformed"),
             (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "400", "http_malformed"),
-            (b"GET / HTTP/1.1\r\nHost: ok.net\r\nExpect: bogus\r\n\r\n", "417", "http_malformed"),
-            (b"GET / HTTP/1.1\r\nHost: ok.net:81\r\n\r\n", "403", "http_host_mismatch"),
-            (b"CONNECT ok.net:80 HTTP/1.1\r\nHost: ok.net:80\r\n\r\n", "403", "protocol_not_allowed"),
+            (
+                b"GET / HTTP/1.1\r\nHost: ok.net\r\nExpect: bogus\r\n\r\n",
+                "417",
+                "http_malformed",
+            ),
+            (
+                b"GET / HTTP/1.1\r\nHost: ok.net:81\r\n\r\n",
+                "403",
+                "http_host_mismatch",
+            ),
+            (
+                b"CONNECT ok.net:80 HTTP/1.1\r\nHost: ok.net:80\r\n\r\n",
+                "403",
+                "protocol_not_allowed",
+            ),
             (b"GET / HTTP/1.0\r\n\r\n", "403", "http_host_mismatch"),
         ] {
             let (mut client, mut server) = pair(&lab, &origin).await;
             write(&mut client, said).await;
             let answer = String::from_utf8(rest(&mut client).await.unwrap()).unwrap();
-            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{}: {answer}", said.escape_ascii());
-            assert!(answer.contains(&format!("Sallyport-Reason: {reason}\r\n")), "{answer}");
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status}")),
+                "{}: {answer}",
+                said.escape_ascii()
+            );
+            assert!(
+                answer.contains(&format!("Sallyport-Reason: {reason}\r\n")),
+                "{answer}"
+            );
             assert!(!matches!(rest(&mut server).await, Ok(bytes) if !bytes.is_empty()));
         }
         let (mut client, _server) = pair(&lab, &origin).await;
@@ -138,18 +161,29 @@ fn tls_23_an_offer_of_http2_in_the_clear_is_not_sent_onward_and_cannot_be_accept
             write(&mut client, said.as_bytes()).await;
             assert_eq!(read(&mut server, sent.len()).await, sent, "{offer}");
             write(&mut server, OK).await;
-            assert_eq!(read(&mut client, OK.len()).await, OK, "the client gets its answer in HTTP/1");
+            assert_eq!(
+                read(&mut client, OK.len()).await,
+                OK,
+                "the client gets its answer in HTTP/1"
+            );
             write(&mut client, GET).await;
             assert_eq!(read(&mut server, GET.len()).await, GET, "and goes on in it");
 
             let (mut client, mut server) = pair(&lab, &origin).await;
             write(&mut client, said.as_bytes()).await;
             read(&mut server, sent.len()).await;
-            write(&mut server, b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n").await;
+            write(
+                &mut server,
+                b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+            )
+            .await;
             write(&mut client, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
             client.shutdown().await.unwrap();
             drop(client);
-            assert!(!matches!(rest(&mut server).await, Ok(bytes) if !bytes.is_empty()), "{offer}");
+            assert!(
+                !matches!(rest(&mut server).await, Ok(bytes) if !bytes.is_empty()),
+                "{offer}"
+            );
         }
     });
 }

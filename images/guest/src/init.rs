@@ -121,7 +121,10 @@ fn oom_kills(text: &str) -> Option<u64> {
 fn start(command: &[OsString]) -> Result<i32, u8> {
     let (program, arguments) = command.split_first().ok_or(NOT_FOUND)?;
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).process_group(0);
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .process_group(0);
     sys::unblock_signals(&mut command);
     match command.spawn() {
         Ok(child) => i32::try_from(child.id()).map_err(|_| COULD_NOT),

@@ -193,6 +193,8 @@ fn wrong_arguments_start_nothing() {
 
 #[test]
 fn command_starts_with_no_signal_blocked() {
-    let output = pid_one(&["60", "--", "grep", "SigBlk", "/proc/self/status"]).output().unwrap();
+    let output = pid_one(&["60", "--", "grep", "SigBlk", "/proc/self/status"])
+        .output()
+        .unwrap();
     assert_eq!(text(&output), "SigBlk:\t0000000000000000\n");
 }

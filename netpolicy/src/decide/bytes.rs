@@ -208,7 +208,13 @@ fn request_fits(
         | Evidence::Opaque => None,
     };
     // a flow to a bare address is judged by the rules of the name it says, or the address would be a way around them
-    judge_request(s, ground, ground.name.as_ref().or(name_in(evidence)), request, now)
+    judge_request(
+        s,
+        ground,
+        ground.name.as_ref().or(name_in(evidence)),
+        request,
+        now,
+    )
 }
 
 /// Whether every request of a flow must be read, not only its first bytes: where a name decides anything, a second
@@ -220,8 +226,12 @@ pub fn judges_each_request(s: &Snapshot, ground: &Ground, now: UnixSeconds) -> b
     ground.name.is_some()
         || s.layers().iter().any(|layer| {
             let deny = &layer.index.deny;
-            let has_requests = |rule: &Rule| !rule.http.is_empty() && rule.applies(ground.port, ground.protocol, now);
-            deny.host_could_apply(ground.port, ground.protocol, now).is_some() || layer.policy().allow.iter().any(has_requests)
+            let has_requests = |rule: &Rule| {
+                !rule.http.is_empty() && rule.applies(ground.port, ground.protocol, now)
+            };
+            deny.host_could_apply(ground.port, ground.protocol, now)
+                .is_some()
+                || layer.policy().allow.iter().any(has_requests)
         })
 }
 

@@ -43,7 +43,11 @@ impl Classed {
         let classified = book.classify(address);
         // a mapped address is the IPv4 address: what is looked up, judged and dialled has one form
         let address = address.to_canonical();
-        Self { address, classified, forms: book.forms(address) }
+        Self {
+            address,
+            classified,
+            forms: book.forms(address),
+        }
     }
 
     pub(super) fn class(&self) -> Class {
@@ -106,7 +110,10 @@ impl Layer {
 
     /// The `deny` entry that forbids this address here, if one does. It also holds for the IPv4 address inside.
     pub(super) fn address_denial(&self, place: &Classed, ask: Ask) -> Option<Denial> {
-        let mut numbers = place.forms.iter().flat_map(|address| self.index.deny.by_address(*address));
+        let mut numbers = place
+            .forms
+            .iter()
+            .flat_map(|address| self.index.deny.by_address(*address));
         let rule = numbers.find_map(|number| {
             self.policy()
                 .deny

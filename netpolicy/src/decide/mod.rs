@@ -36,8 +36,8 @@ use crate::policy::{Place, Protocol, Speaks};
 use crate::reason::Reason;
 
 pub use answers::decide_answers;
-pub use bytes::{decide_bytes, judges_each_request};
 pub(crate) use bytes::judge_request;
+pub use bytes::{decide_bytes, judges_each_request};
 pub use connect::decide_connect;
 pub(crate) use connect::presume;
 pub use lookup::decide_lookup;

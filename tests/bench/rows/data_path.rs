@@ -31,9 +31,18 @@ impl World {
     fn new() -> Result<Self> {
         let (client, proxy) = (Ns::new("client")?, Ns::new("proxy")?);
         let (sandbox, origin) = (Ns::new("sandbox")?, Ns::new("origin")?);
-        join((&client, "c0", "10.9.1.1/30"), (&proxy, "p0", "10.9.1.2/30"))?;
-        join((&proxy, "p1", "10.9.2.1/30"), (&origin, "o0", "10.9.2.2/30"))?;
-        join((&client, "c1", "10.9.3.1/30"), (&origin, "o1", "10.9.3.2/30"))?;
+        join(
+            (&client, "c0", "10.9.1.1/30"),
+            (&proxy, "p0", "10.9.1.2/30"),
+        )?;
+        join(
+            (&proxy, "p1", "10.9.2.1/30"),
+            (&origin, "o0", "10.9.2.2/30"),
+        )?;
+        join(
+            (&client, "c1", "10.9.3.1/30"),
+            (&origin, "o1", "10.9.3.2/30"),
+        )?;
         origin.ip(&["addr", "add", "93.184.216.34/32", "dev", "lo"])?;
         origin.ip(&["route", "add", "10.9.1.0/30", "via", "10.9.2.1"])?;
         proxy.ip(&["route", "add", "default", "via", "10.9.2.2"])?;
@@ -45,7 +54,13 @@ impl World {
             ns.sysctl("net.core.somaxconn", "4096")?;
         }
         let origins = Origins::start(&origin, ORIGIN)?;
-        Ok(Self { client, proxy, sandbox, origin, _origins: origins })
+        Ok(Self {
+            client,
+            proxy,
+            sandbox,
+            origin,
+            _origins: origins,
+        })
     }
 }
 
@@ -81,14 +96,29 @@ fn streams(options: &Options, table: &mut Table, world: &World, lease: Ipv4Addr)
     let mut figures = in_turn(
         options.reps,
         vec![
-            ("gateway", Box::new(|| bulk(&world.sandbox, to(lease), NAME, run))),
-            ("bare veth pair", Box::new(|| bulk(&world.client, to(direct), NAME, run))),
-            ("kernel-routed veth", Box::new(|| bulk(&world.client, to(ORIGIN), NAME, run))),
+            (
+                "gateway",
+                Box::new(|| bulk(&world.sandbox, to(lease), NAME, run)),
+            ),
+            (
+                "bare veth pair",
+                Box::new(|| bulk(&world.client, to(direct), NAME, run)),
+            ),
+            (
+                "kernel-routed veth",
+                Box::new(|| bulk(&world.client, to(ORIGIN), NAME, run)),
+            ),
         ],
     )?;
-    for (who, start) in [("nginx stream", peers::nginx as fn(&Ns, Ipv4Addr) -> _), ("HAProxy, TCP, splice", peers::haproxy)] {
+    for (who, start) in [
+        ("nginx stream", peers::nginx as fn(&Ns, Ipv4Addr) -> _),
+        ("HAProxy, TCP, splice", peers::haproxy),
+    ] {
         let _peer = start(&world.proxy, ORIGIN)?;
-        figures.extend(in_turn(options.reps, vec![(who, Box::new(|| bulk(&world.client, to(PROXY), NAME, run)))])?);
+        figures.extend(in_turn(
+            options.reps,
+            vec![(who, Box::new(|| bulk(&world.client, to(PROXY), NAME, run)))],
+        )?);
     }
     table.add(Row {
         title: "one TLS stream, passed",
@@ -99,7 +129,12 @@ fn streams(options: &Options, table: &mut Table, world: &World, lease: Ipv4Addr)
     Ok(())
 }
 
-fn short_connections(options: &Options, table: &mut Table, world: &World, lease: Ipv4Addr) -> Result<()> {
+fn short_connections(
+    options: &Options,
+    table: &mut Table,
+    world: &World,
+    lease: Ipv4Addr,
+) -> Result<()> {
     if !options.wants(&["connections"]) {
         return Ok(());
     }
@@ -115,13 +150,25 @@ fn short_connections(options: &Options, table: &mut Table, world: &World, lease:
     let mut figures = in_turn(
         options.reps,
         vec![
-            ("gateway, SYN queue", Box::new(|| rate(&world.sandbox, lease))),
-            ("bare veth pair", Box::new(|| rate(&world.client, Ipv4Addr::new(10, 9, 3, 2)))),
+            (
+                "gateway, SYN queue",
+                Box::new(|| rate(&world.sandbox, lease)),
+            ),
+            (
+                "bare veth pair",
+                Box::new(|| rate(&world.client, Ipv4Addr::new(10, 9, 3, 2))),
+            ),
         ],
     )?;
-    for (who, start) in [("nginx stream", peers::nginx as fn(&Ns, Ipv4Addr) -> _), ("HAProxy, TCP", peers::haproxy)] {
+    for (who, start) in [
+        ("nginx stream", peers::nginx as fn(&Ns, Ipv4Addr) -> _),
+        ("HAProxy, TCP", peers::haproxy),
+    ] {
         let _peer = start(&world.proxy, ORIGIN)?;
-        figures.extend(in_turn(options.reps, vec![(who, Box::new(|| rate(&world.client, PROXY)))])?);
+        figures.extend(in_turn(
+            options.reps,
+            vec![(who, Box::new(|| rate(&world.client, PROXY)))],
+        )?);
     }
     table.add(Row {
         title: "new TLS connections, passed, 32 at once",
@@ -130,10 +177,17 @@ fn short_connections(options: &Options, table: &mut Table, world: &World, lease:
         figures,
     });
     let mut latency = Vec::new();
-    for (who, ns, ip) in
-        [("gateway, SYN queue", &world.sandbox, lease), ("bare veth pair", &world.client, Ipv4Addr::new(10, 9, 3, 2))]
-    {
-        latency.extend(in_turn(options.reps, vec![(who, Box::new(move || Ok(connections(ns, to(ip), NAME, 1, run)?.1)))])?);
+    for (who, ns, ip) in [
+        ("gateway, SYN queue", &world.sandbox, lease),
+        ("bare veth pair", &world.client, Ipv4Addr::new(10, 9, 3, 2)),
+    ] {
+        latency.extend(in_turn(
+            options.reps,
+            vec![(
+                who,
+                Box::new(move || Ok(connections(ns, to(ip), NAME, 1, run)?.1)),
+            )],
+        )?);
     }
     table.add(Row {
         title: "connections one after another, connect to end",
@@ -150,12 +204,22 @@ fn dns(options: &Options, table: &mut Table, world: &World) -> Result<()> {
     }
     let run = Duration::from_secs(2);
     let names: Vec<String> = (0..100).map(|i| format!("n{i}.{NAME}")).collect();
-    let mut figures =
-        in_turn(options.reps, vec![("gateway", Box::new(|| questions(&world.sandbox, SERVICE, &names, 64, run)))])?;
+    let mut figures = in_turn(
+        options.reps,
+        vec![(
+            "gateway",
+            Box::new(|| questions(&world.sandbox, SERVICE, &names, 64, run)),
+        )],
+    )?;
     let _peer = peers::dnsmasq(&world.proxy, ORIGIN)?;
     let ask = || questions(&world.client, IpAddr::V4(PROXY), &names, 64, run);
     figures.extend(in_turn(options.reps, vec![("dnsmasq", Box::new(ask))])?);
-    table.add(Row { title: "DNS answers, cached names", unit: "a second", aim: "ahead of dnsmasq", figures });
+    table.add(Row {
+        title: "DNS answers, cached names",
+        unit: "a second",
+        aim: "ahead of dnsmasq",
+        figures,
+    });
     let _ = &world.origin;
     Ok(())
 }

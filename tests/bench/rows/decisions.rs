@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use netpolicy::addr::AddressBook;
-use netpolicy::decide::{Connect, Destination, Direction, Intent, LayerKind, OwnListeners, Snapshot, decide_connect};
+use netpolicy::decide::{
+    Connect, Destination, Direction, Intent, LayerKind, OwnListeners, Snapshot, decide_connect,
+};
 use netpolicy::ids::UnixSeconds;
 use netpolicy::name::Name;
 use netpolicy::policy::Protocol;
@@ -27,7 +29,9 @@ pub fn decisions(options: &Options, table: &mut Table) -> Result<()> {
         let _ = writeln!(text, "  - host: h{i}.example.com");
         let _ = writeln!(text, "  - host: \"*.w{i}.example.net\"");
     }
-    let policy = netpolicy::document::parse("many.yml", &text, None).ok().context("the bench policy has mistakes")?;
+    let policy = netpolicy::document::parse("many.yml", &text, None)
+        .ok()
+        .context("the bench policy has mistakes")?;
     let snapshot = Snapshot::new(
         vec![(LayerKind::Job, Arc::new(policy))],
         Arc::new(AddressBook::default()),
@@ -51,7 +55,10 @@ pub fn decisions(options: &Options, table: &mut Table) -> Result<()> {
         let start = Instant::now();
         for intent in &intents {
             let outcome = decide_connect(black_box(&snapshot), black_box(intent), UnixSeconds(0));
-            anyhow::ensure!(matches!(outcome, Connect::Dial(_)), "the bench decision is not a permit");
+            anyhow::ensure!(
+                matches!(outcome, Connect::Dial(_)),
+                "the bench decision is not a permit"
+            );
         }
         times.push(start.elapsed().as_secs_f64() * 1e6 / intents.len() as f64);
     }
@@ -59,7 +66,10 @@ pub fn decisions(options: &Options, table: &mut Table) -> Result<()> {
         title: "one decision, 10,000 rules",
         unit: "us",
         aim: "under 5",
-        figures: vec![Figure { who: "decide_connect", median: median(times) }],
+        figures: vec![Figure {
+            who: "decide_connect",
+            median: median(times),
+        }],
     });
     Ok(())
 }

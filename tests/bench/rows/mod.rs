@@ -51,7 +51,13 @@ impl fmt::Display for Row {
         writeln!(f, "{} ({}; aim: {})", self.title, self.unit, self.aim)?;
         let ours = self.figures.first().map_or(f64::NAN, |x| x.median);
         for figure in &self.figures {
-            writeln!(f, "    {:<34} {:>12.2}   ratio {:.2}", figure.who, figure.median, ours / figure.median)?;
+            writeln!(
+                f,
+                "    {:<34} {:>12.2}   ratio {:.2}",
+                figure.who,
+                figure.median,
+                ours / figure.median
+            )?;
         }
         Ok(())
     }
@@ -59,7 +65,10 @@ impl fmt::Display for Row {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\nMedians; ratio is the first line of a row over this line.\n")?;
+        writeln!(
+            f,
+            "\nMedians; ratio is the first line of a row over this line.\n"
+        )?;
         self.0.iter().try_for_each(|row| writeln!(f, "{row}"))
     }
 }
@@ -82,5 +91,11 @@ pub fn in_turn(reps: usize, mut measures: Vec<Measure<'_>>) -> anyhow::Result<Ve
         }
     }
     let names = measures.into_iter().map(|(who, _)| who);
-    Ok(names.zip(values).map(|(who, values)| Figure { who, median: median(values) }).collect())
+    Ok(names
+        .zip(values)
+        .map(|(who, values)| Figure {
+            who,
+            median: median(values),
+        })
+        .collect())
 }

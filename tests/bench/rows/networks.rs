@@ -24,7 +24,9 @@ pub fn networks(options: &Options, table: &mut Table) -> Result<()> {
     }
     let uplink = Ns::new("nets")?;
     let gateway = Gateway::start(&options.binary, &uplink, Ipv4Addr::new(93, 184, 216, 34))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(measure(options, table, &gateway))
 }
 
@@ -45,32 +47,47 @@ async fn measure(options: &Options, table: &mut Table, gateway: &Gateway) -> Res
         client.detach(id).await?;
     }
     changes.sort_by(f64::total_cmp);
-    let p99 = changes.get(changes.len() * 99 / 100).copied().unwrap_or(f64::NAN);
+    let p99 = changes
+        .get(changes.len() * 99 / 100)
+        .copied()
+        .unwrap_or(f64::NAN);
     let figure = |who, median| Figure { who, median };
     table.add(Row {
         title: "attach",
         unit: "ms",
         aim: "under 10 ms, as fast at 1,000 as at 0",
-        figures: vec![figure("with 1,000 networks", later.0), figure("with none", first.0)],
+        figures: vec![
+            figure("with 1,000 networks", later.0),
+            figure("with none", first.0),
+        ],
     });
     table.add(Row {
         title: "detach to closed",
         unit: "ms",
         aim: "under 50 ms",
-        figures: vec![figure("with 1,000 networks", later.1), figure("with none", first.1)],
+        figures: vec![
+            figure("with 1,000 networks", later.1),
+            figure("with none", first.1),
+        ],
     });
     table.add(Row {
         title: "policy change to enforcement, 1,000 networks",
         unit: "ms",
         aim: "99th percentile under 50 ms",
-        figures: vec![figure("99th percentile", p99), figure("median", median(changes))],
+        figures: vec![
+            figure("99th percentile", p99),
+            figure("median", median(changes)),
+        ],
     });
     let each = full_kib.saturating_sub(before_kib) as f64 / MANY as f64;
     table.add(Row {
         title: "gateway memory, resident",
         unit: "KiB",
         aim: "30,720 idle, 64 for each idle network",
-        figures: vec![figure("idle", idle_kib as f64), figure("each idle network", each)],
+        figures: vec![
+            figure("idle", idle_kib as f64),
+            figure("each idle network", each),
+        ],
     });
     Ok(())
 }
@@ -81,7 +98,8 @@ fn fresh_namespace() -> Result<OwnedFd> {
         nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)?;
         Ok(File::open("/proc/thread-self/ns/net")?.into())
     });
-    made.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?
+    made.join()
+        .map_err(|_| anyhow::anyhow!("a thread panicked"))?
 }
 
 async fn attach(client: &Client, next: &mut usize) -> Result<(NetworkId, f64)> {
@@ -97,7 +115,10 @@ async fn attach(client: &Client, next: &mut usize) -> Result<(NetworkId, f64)> {
     };
     let namespace = fresh_namespace()?;
     let start = Instant::now();
-    let view = client.attach(&request, namespace).await.context("attaching")?;
+    let view = client
+        .attach(&request, namespace)
+        .await
+        .context("attaching")?;
     Ok((view.id, start.elapsed().as_secs_f64() * 1e3))
 }
 
@@ -117,7 +138,9 @@ async fn replace_each(client: &Client, networks: &[NetworkId]) -> Result<Vec<f64
     let mut took = Vec::new();
     for id in networks {
         let start = Instant::now();
-        client.replace_policy(id, &PolicySource::Preset("internet".into())).await?;
+        client
+            .replace_policy(id, &PolicySource::Preset("internet".into()))
+            .await?;
         took.push(start.elapsed().as_secs_f64() * 1e3);
     }
     Ok(took)

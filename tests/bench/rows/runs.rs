@@ -28,17 +28,48 @@ pub fn runs(options: &Options, table: &mut Table) -> Result<()> {
             pid = std::process::id()
         ),
     )?;
-    let _up = Up(Command::new(&options.binary).args(["up", "--config"]).arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
-    let ours = || first_byte(Command::new(&options.binary).arg("--config").arg(&config).args(["run", "--quiet", "--policy", "none", "--", "echo", "hi"]));
+    let _up = Up(Command::new(&options.binary)
+        .args(["up", "--config"])
+        .arg(&config)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?);
+    let ours = || {
+        first_byte(
+            Command::new(&options.binary)
+                .arg("--config")
+                .arg(&config)
+                .args(["run", "--quiet", "--policy", "none", "--", "echo", "hi"]),
+        )
+    };
     wait_until(&config, &ours)?;
     let figures = in_turn(
         options.reps * 2,
         vec![
             ("sallyport run, warm pool", Box::new(ours)),
-            ("docker run --network none", Box::new(|| first_byte(Command::new("docker").args(["run", "--rm", "--network", "none", IMAGE, "echo", "hi"])))),
+            (
+                "docker run --network none",
+                Box::new(|| {
+                    first_byte(Command::new("docker").args([
+                        "run",
+                        "--rm",
+                        "--network",
+                        "none",
+                        IMAGE,
+                        "echo",
+                        "hi",
+                    ]))
+                }),
+            ),
         ],
     )?;
-    table.add(Row { title: "run start, first byte of output", unit: "ms", aim: "at most half of docker run", figures });
+    table.add(Row {
+        title: "run start, first byte of output",
+        unit: "ms",
+        aim: "at most half of docker run",
+        figures,
+    });
     Ok(())
 }
 
@@ -47,7 +78,10 @@ struct Up(Child);
 impl Drop for Up {
     fn drop(&mut self) {
         if let Ok(pid) = i32::try_from(self.0.id()) {
-            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGTERM);
+            let _ = nix::sys::signal::kill(
+                nix::unistd::Pid::from_raw(pid),
+                nix::sys::signal::Signal::SIGTERM,
+            );
         }
         let _ = self.0.wait();
     }
@@ -56,18 +90,27 @@ impl Drop for Up {
 fn wait_until(config: &Path, ready: &dyn Fn() -> Result<f64>) -> Result<()> {
     let start = Instant::now();
     let mut last = ready();
-    while last.is_err() && start.elapsed() < Duration::from_secs(60) {
+    while last.is_err() && start.elapsed() < Duration::from_mins(1) {
         last = ready();
     }
-    last.map(drop).with_context(|| format!("no run succeeded within 60 s with {}", config.display()))
+    last.map(drop)
+        .with_context(|| format!("no run succeeded within 60 s with {}", config.display()))
 }
 
 /// Milliseconds from start of the command to its first byte of output.
 fn first_byte(command: &mut Command) -> Result<f64> {
     let start = Instant::now();
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
     let mut byte = [0; 1];
-    let got = child.stdout.take().context("no standard output")?.read(&mut byte)?;
+    let got = child
+        .stdout
+        .take()
+        .context("no standard output")?
+        .read(&mut byte)?;
     let took = start.elapsed().as_secs_f64() * 1e3;
     let status = child.wait()?;
     if got == 0 || !status.success() {

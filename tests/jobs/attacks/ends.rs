@@ -32,13 +32,20 @@ fn sbx_19_and_21_a_timeout_ends_everything_in_bounded_time() {
         "kill -STOP $$; sleep 600",
     ];
     let begun = Instant::now();
-    let children: Vec<_> = stubborn.iter().map(|script| world.spawn(&["--timeout", "2s"], &shell(script))).collect();
+    let children: Vec<_> = stubborn
+        .iter()
+        .map(|script| world.spawn(&["--timeout", "2s"], &shell(script)))
+        .collect();
     for (child, script) in children.into_iter().zip(stubborn) {
         let said = Said::from(child.wait_with_output().expect("the run ends"));
         assert_eq!(said.code, Some(124), "{script}: {said:?}");
     }
     // two seconds, five of grace, and what a busy machine takes for four at once
-    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(40),
+        "{:?}",
+        begun.elapsed()
+    );
     gone(&world);
 }
 
@@ -46,9 +53,20 @@ fn sbx_19_and_21_a_timeout_ends_everything_in_bounded_time() {
 fn sbx_19_what_a_command_leaves_behind_ends_with_it() {
     let world = World::start();
     let begun = Instant::now();
-    let said = world.run(&[], &shell("(setsid sleep 600 &) ; (nohup sleep 600 &) ; sleep 600 & echo done; exit 7"));
-    assert_eq!((said.code, said.out.as_str()), (Some(7), "done\n"), "{said:?}");
-    assert!(begun.elapsed() < Duration::from_secs(25), "an open pipe kept the run: {:?}", begun.elapsed());
+    let said = world.run(
+        &[],
+        &shell("(setsid sleep 600 &) ; (nohup sleep 600 &) ; sleep 600 & echo done; exit 7"),
+    );
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (Some(7), "done\n"),
+        "{said:?}"
+    );
+    assert!(
+        begun.elapsed() < Duration::from_secs(25),
+        "an open pipe kept the run: {:?}",
+        begun.elapsed()
+    );
     gone(&world);
 }
 
@@ -89,7 +107,10 @@ fn sbx_22_nothing_that_is_printed_is_believed() {
         assert_eq!(said.code, Some(code), "{said:?}");
         let last: serde_json::Value =
             serde_json::from_str(said.out.lines().last().unwrap_or_default()).expect("JSON lines");
-        assert!(last.to_string().contains(&format!("\"code\":{code}")), "{last}");
+        assert!(
+            last.to_string().contains(&format!("\"code\":{code}")),
+            "{last}"
+        );
         assert!(last.to_string().contains("exited"), "{last}");
     }
     assert_eq!(world.run(&[], &["/nowhere/at-all"]).code, Some(127));
@@ -101,7 +122,10 @@ fn sbx_22_nothing_that_is_printed_is_believed() {
 fn sbx_31_stopping_finishing_and_timing_out_at_once_is_one_end() {
     let world = World::start();
     for round in 0..6u64 {
-        let mut child = world.spawn(&["--timeout", "2s", "--json"], &shell("echo ready; sleep 2; exit 3"));
+        let mut child = world.spawn(
+            &["--timeout", "2s", "--json"],
+            &shell("echo ready; sleep 2; exit 3"),
+        );
         let mut out = child.stdout.take().expect("a pipe");
         let mut text = String::new();
         let mut buffer = [0; 4096];
@@ -113,11 +137,17 @@ fn sbx_31_stopping_finishing_and_timing_out_at_once_is_one_end() {
         // around the moment at which it finishes and its time is over
         let at = Instant::now() + Duration::from_millis(1800 + 80 * round);
         eventually("the moment", || (Instant::now() >= at).then_some(()));
-        let _ = kill(Pid::from_raw(i32::try_from(child.id()).expect("pid")), Signal::SIGTERM);
+        let _ = kill(
+            Pid::from_raw(i32::try_from(child.id()).expect("pid")),
+            Signal::SIGTERM,
+        );
         let code = child.wait().expect("the run ends").code();
         out.read_to_string(&mut text).expect("the rest");
         assert!(matches!(code, Some(3 | 124 | 130)), "{code:?}: {text}");
-        let ends = text.lines().filter(|l| l.contains("\"reason\"") && l.contains("\"code\"")).count();
+        let ends = text
+            .lines()
+            .filter(|l| l.contains("\"reason\"") && l.contains("\"code\""))
+            .count();
         assert_eq!(ends, 1, "{text}");
         gone(&world);
     }
@@ -127,10 +157,16 @@ fn sbx_31_stopping_finishing_and_timing_out_at_once_is_one_end() {
 fn a_job_that_heeds_the_signal_ends_by_it_and_can_end_its_own_children() {
     let world = World::start();
     // bash and Python leave the mask that they inherit alone
-    let said = world
-        .run(&["--timeout", "60s"], &shell("sleep 600 & kill $!; wait $!; echo $?; grep SigBlk /proc/self/status"));
+    let said = world.run(
+        &["--timeout", "60s"],
+        &shell("sleep 600 & kill $!; wait $!; echo $?; grep SigBlk /proc/self/status"),
+    );
     assert_eq!(said.out, "143\nSigBlk:\t0000000000000000\n", "{said:?}");
     let heeding = "trap 'echo asked; exit 9' TERM; while :; do sleep 0.1; done";
     let said = world.run(&["--timeout", "2s"], &shell(heeding));
-    assert_eq!((said.code, said.out.as_str()), (Some(124), "asked\n"), "{said:?}");
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (Some(124), "asked\n"),
+        "{said:?}"
+    );
 }

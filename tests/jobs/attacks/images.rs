@@ -12,11 +12,19 @@ impl Made {
     /// The sandbox image with changed settings, whose stop signal would not stop anything.
     fn new(name: &str, changes: &[&str]) -> Self {
         let image = format!("sallyport-test/{name}:{}", std::process::id());
-        let container = docker(&["create", "--network", "none", "--stop-signal", "SIGCONT", IMAGE, "true"])
-            .expect(0)
-            .out
-            .trim()
-            .to_owned();
+        let container = docker(&[
+            "create",
+            "--network",
+            "none",
+            "--stop-signal",
+            "SIGCONT",
+            IMAGE,
+            "true",
+        ])
+        .expect(0)
+        .out
+        .trim()
+        .to_owned();
         let mut arguments = vec!["commit"];
         for change in changes {
             arguments.extend(["--change", change]);
@@ -39,7 +47,9 @@ impl Drop for Made {
 fn sbx_33_an_images_own_settings_do_not_decide() {
     let world = World::start();
     let instance = world.instance();
-    let label = format!("LABEL sallyport.instance={instance} sallyport.run=0123456789abcdef sallyport.role=holder");
+    let label = format!(
+        "LABEL sallyport.instance={instance} sallyport.run=0123456789abcdef sallyport.role=holder"
+    );
     let image = Made::new(
         "settings",
         &[
@@ -52,10 +62,20 @@ fn sbx_33_an_images_own_settings_do_not_decide() {
         ],
     );
     let script = "id -u; sleep 3; ls -A /tmp; echo; kill -TERM $$; sleep 9";
-    let said = world.run(&["--image", &image.0, "--policy", "none"], &["/bin/sh", "-c", script]);
+    let said = world.run(
+        &["--image", &image.0, "--policy", "none"],
+        &["/bin/sh", "-c", script],
+    );
     assert_eq!(said.out.lines().next(), Some("1000"), "{said:?}");
-    assert!(!said.out.contains("checked") && !said.out.contains("entered"), "{said:?}");
-    assert_eq!(said.code, Some(143), "SIGTERM ends it, whatever the image's stop signal: {said:?}");
+    assert!(
+        !said.out.contains("checked") && !said.out.contains("entered"),
+        "{said:?}"
+    );
+    assert_eq!(
+        said.code,
+        Some(143),
+        "SIGTERM ends it, whatever the image's stop signal: {said:?}"
+    );
 
     // the preload concerns the job's own programs only: process 1 is static and lives
     let program = "import json; print(json.dumps(open('/proc/1/cmdline').read().split('\\0')[0]))";
@@ -63,13 +83,29 @@ fn sbx_33_an_images_own_settings_do_not_decide() {
 
     // a container of somebody else with our labels is not ours to remove, and it hides nothing
     let foreign = format!("sallyport-test-foreign-{}", std::process::id());
-    docker(&["run", "-d", "--rm", "--network", "none", "--name", &foreign, "--entrypoint", "sleep", &image.0, "300"])
-        .expect(0);
+    docker(&[
+        "run",
+        "-d",
+        "--rm",
+        "--network",
+        "none",
+        "--name",
+        &foreign,
+        "--entrypoint",
+        "sleep",
+        &image.0,
+        "300",
+    ])
+    .expect(0);
     let said = world.run(&[], &["echo", "beside it"]);
     let still = docker(&["inspect", "-f", "{{.State.Running}}", &foreign]);
     docker(&["rm", "-f", &foreign]);
     said.expect(0);
-    assert_eq!(still.out.trim(), "true", "a foreign container was removed for its labels");
+    assert_eq!(
+        still.out.trim(),
+        "true",
+        "a foreign container was removed for its labels"
+    );
     assert_eq!(world.containers(), Vec::<String>::new());
     let volumes = docker(&[
         "volume",
@@ -100,5 +136,9 @@ fn sbx_05_and_33_images_that_lead_out_of_the_sandbox_are_refused() {
     }
     assert_eq!(world.containers(), Vec::<String>::new());
     let said = world.run(&["--image", "sallyport-test/is-not-there:1"], &["true"]);
-    assert_eq!(said.code, Some(125), "an image is never fetched behind the caller's back: {said:?}");
+    assert_eq!(
+        said.code,
+        Some(125),
+        "an image is never fetched behind the caller's back: {said:?}"
+    );
 }

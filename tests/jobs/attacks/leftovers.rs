@@ -13,7 +13,9 @@ fn traces(world: &World) -> BTreeSet<String> {
     let mut found: BTreeSet<String> = world.containers().into_iter().collect();
     found.extend(world.networks().iter().map(ToString::to_string));
     for folder in ["runner-run/pods", "run/networks"] {
-        let Ok(entries) = std::fs::read_dir(directory.join(folder)) else { continue };
+        let Ok(entries) = std::fs::read_dir(directory.join(folder)) else {
+            continue;
+        };
         found.extend(entries.flatten().map(|e| e.path().display().to_string()));
     }
     let gateway = world.lab.gateway().namespace();
@@ -36,7 +38,9 @@ fn net_36_and_04_many_short_runs_leave_nothing() {
     world.run(&[], &["true"]).expect(0);
     let before = traces(&world);
     for round in 0..4 {
-        let mut children: Vec<_> = (0..4).map(|_| world.spawn(&["--policy", "internet"], &["true"])).collect();
+        let mut children: Vec<_> = (0..4)
+            .map(|_| world.spawn(&["--policy", "internet"], &["true"]))
+            .collect();
         // one of them is killed with its caller
         if let Some(killed) = children.get_mut(round) {
             killed.kill().expect("kill");
@@ -46,11 +50,21 @@ fn net_36_and_04_many_short_runs_leave_nothing() {
             assert!(index == round || code == Some(0), "{code:?}");
         }
     }
-    let left = |world: &World| traces(world).difference(&before).cloned().collect::<Vec<_>>();
-    let clean = within(Duration::from_secs(30), || left(&world).is_empty().then_some(()));
+    let left = |world: &World| {
+        traces(world)
+            .difference(&before)
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    let clean = within(Duration::from_secs(30), || {
+        left(&world).is_empty().then_some(())
+    });
     assert!(clean.is_some(), "left: {:#?}", left(&world));
     // a new run of the same machine begins with nothing of the earlier ones
-    let said = world.run(&["--policy", "none"], &["curl", "-s", "-m", "5", "http://ok.sallylab.net/"]);
+    let said = world.run(
+        &["--policy", "none"],
+        &["curl", "-s", "-m", "5", "http://ok.sallylab.net/"],
+    );
     assert_ne!(said.code, Some(0));
 }
 
@@ -58,24 +72,55 @@ fn net_36_and_04_many_short_runs_leave_nothing() {
 fn sbx_30_after_a_kill_of_the_runner_its_runs_are_ended_within_a_minute_of_the_next_start() {
     let mut world = World::start();
     let before = traces(&world);
-    let mut children: Vec<_> = (0..3).map(|_| world.spawn(&["--timeout", "10m"], &["sleep", "500"])).collect();
+    let mut children: Vec<_> = (0..3)
+        .map(|_| world.spawn(&["--timeout", "10m"], &["sleep", "500"]))
+        .collect();
     let running = within(Duration::from_mins(1), || {
-        let names: Vec<_> = world.containers().into_iter().filter(|n| n.ends_with("-workload")).collect();
-        let live =
-            names.iter().filter(|n| docker(&["inspect", "-f", "{{.State.Running}}", n]).out.trim() == "true").count();
+        let names: Vec<_> = world
+            .containers()
+            .into_iter()
+            .filter(|n| n.ends_with("-workload"))
+            .collect();
+        let live = names
+            .iter()
+            .filter(|n| {
+                docker(&["inspect", "-f", "{{.State.Running}}", n])
+                    .out
+                    .trim()
+                    == "true"
+            })
+            .count();
         (live == 3).then_some(())
     });
     assert!(running.is_some(), "{:?}", world.containers());
     world.kill_runner();
     for child in &mut children {
         // the caller is told; it neither hangs nor reports success
-        assert_eq!(child.wait().expect("it ends").code().map(|c| c == 0), Some(false));
+        assert_eq!(
+            child.wait().expect("it ends").code().map(|c| c == 0),
+            Some(false)
+        );
     }
-    assert!(!world.containers().is_empty(), "the engine keeps them until somebody removes them");
+    assert!(
+        !world.containers().is_empty(),
+        "the engine keeps them until somebody removes them"
+    );
     world.launch_runner();
     let begun = Instant::now();
-    let left = |world: &World| traces(world).difference(&before).cloned().collect::<Vec<_>>();
-    let clean = within(Duration::from_mins(1), || left(&world).is_empty().then_some(()));
-    assert!(clean.is_some(), "after {:?}: {:#?}", begun.elapsed(), left(&world));
+    let left = |world: &World| {
+        traces(world)
+            .difference(&before)
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    let clean = within(Duration::from_mins(1), || {
+        left(&world).is_empty().then_some(())
+    });
+    assert!(
+        clean.is_some(),
+        "after {:?}: {:#?}",
+        begun.elapsed(),
+        left(&world)
+    );
     world.run(&[], &["true"]).expect(0);
 }

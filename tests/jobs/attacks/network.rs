@@ -38,10 +38,16 @@ fn net_49_50_13_dns_36_and_sbx_36_no_network_means_none_and_loopback_works() {
     for (question, outcome) in probe["looked"].as_object().expect("looked") {
         assert!(outcome != "answers", "{question}: {outcome}");
     }
-    assert_eq!(probe["inside"], serde_json::json!({ "127.0.0.1": "salute", "::1": "salute" }));
+    assert_eq!(
+        probe["inside"],
+        serde_json::json!({ "127.0.0.1": "salute", "::1": "salute" })
+    );
     // DNS-36: nothing of the machine's resolver settings came along
     let resolv = probe["resolv"].as_str().expect("text");
-    assert!(!resolv.contains("search") && !resolv.contains("domain"), "{resolv}");
+    assert!(
+        !resolv.contains("search") && !resolv.contains("domain"),
+        "{resolv}"
+    );
     assert!(
         probe["servers"]
             .as_array()
@@ -62,14 +68,30 @@ fn net_49_50_13_dns_36_and_sbx_36_no_network_means_none_and_loopback_works() {
         ip route add 142.250.74.0/24 dev eth0 2>/dev/null && echo routed; ip addr add 10.9.9.9/8 dev eth0 2>/dev/null && echo addressed; \
         umount /etc/resolv.conf 2>/dev/null && echo unmounted; \
         curl -s -f -m 3 --resolve ok.sallylab.net:80:142.250.74.110 http://ok.sallylab.net/ -o /dev/null && echo reached; true";
-    let policy = world.lab.file("domains.yml", policies::DOMAINS).display().to_string();
-    let said = world.run(&["--root", "--policy", &policy], &["/bin/sh", "-c", script]).expect(0);
+    let policy = world
+        .lab
+        .file("domains.yml", policies::DOMAINS)
+        .display()
+        .to_string();
+    let said = world
+        .run(&["--root", "--policy", &policy], &["/bin/sh", "-c", script])
+        .expect(0);
     assert_eq!(said.out, "", "{said:?}");
     untouched(&world.lab, frames);
     // the permitted twin, in the same lab
     let said = world.run(
         &["--policy", &policy],
-        &["curl", "-s", "-m", "10", "-o", "/dev/null", "-w", "%{http_code}", "http://ok.sallylab.net/"],
+        &[
+            "curl",
+            "-s",
+            "-m",
+            "10",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_code}",
+            "http://ok.sallylab.net/",
+        ],
     );
     assert_eq!(said.out, "200", "{said:?}");
 }
@@ -78,12 +100,21 @@ fn net_49_50_13_dns_36_and_sbx_36_no_network_means_none_and_loopback_works() {
 fn net_01_no_packet_precedes_the_policy() {
     let world = World::start();
     let frames = world.lab.capture.mark();
-    let policy = world.lab.file("domains.yml", policies::DOMAINS).display().to_string();
+    let policy = world
+        .lab
+        .file("domains.yml", policies::DOMAINS)
+        .display()
+        .to_string();
     for round in 0..4 {
-        let mut together: Vec<_> =
-            (0..4).map(|_| world.spawn(&["--root", "--policy", &policy], &["python3", "-c", EAGER])).collect();
+        let mut together: Vec<_> = (0..4)
+            .map(|_| world.spawn(&["--root", "--policy", &policy], &["python3", "-c", EAGER]))
+            .collect();
         for child in &mut together {
-            assert_eq!(child.wait().expect("the run ends").code(), Some(0), "round {round}");
+            assert_eq!(
+                child.wait().expect("the run ends").code(),
+                Some(0),
+                "round {round}"
+            );
         }
     }
     untouched(&world.lab, frames);
@@ -93,19 +124,37 @@ fn net_01_no_packet_precedes_the_policy() {
 #[test]
 fn net_02_nothing_passes_while_a_run_is_being_stopped() {
     let world = World::start();
-    let policy = world.lab.file("domains.yml", policies::DOMAINS).display().to_string();
+    let policy = world
+        .lab
+        .file("domains.yml", policies::DOMAINS)
+        .display()
+        .to_string();
     let frames = world.lab.capture.mark();
     let program = format!(
         "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True:\n{}    time.sleep(0.001)\n",
         indented(EAGER)
     );
     let mut children: Vec<_> = (0..3)
-        .map(|_| world.spawn(&["--root", "--policy", &policy, "--timeout", "3s"], &["python3", "-c", &program]))
+        .map(|_| {
+            world.spawn(
+                &["--root", "--policy", &policy, "--timeout", "3s"],
+                &["python3", "-c", &program],
+            )
+        })
         .collect();
     // pausing and waking one, killing another behind the runner's back, the third is left to its timeout
     let workloads = eventually("three workloads", || {
-        let names: Vec<_> = world.containers().into_iter().filter(|n| n.ends_with("-workload")).collect();
-        let live = names.iter().all(|n| docker(&["inspect", "-f", "{{.State.Running}}", n]).out.trim() == "true");
+        let names: Vec<_> = world
+            .containers()
+            .into_iter()
+            .filter(|n| n.ends_with("-workload"))
+            .collect();
+        let live = names.iter().all(|n| {
+            docker(&["inspect", "-f", "{{.State.Running}}", n])
+                .out
+                .trim()
+                == "true"
+        });
         (names.len() == 3 && live).then_some(names)
     });
     docker(&["pause", &workloads[0]]);
@@ -126,30 +175,53 @@ fn indented(text: &str) -> String {
 #[test]
 fn net_03_and_35_the_engine_gives_a_sandbox_no_second_network_and_never_starts_it_again() {
     let world = World::start();
-    let policy = world.lab.file("domains.yml", policies::DOMAINS).display().to_string();
+    let policy = world
+        .lab
+        .file("domains.yml", policies::DOMAINS)
+        .display()
+        .to_string();
     let frames = world.lab.capture.mark();
     let mut started = world.spawn(&["--policy", &policy, "--timeout", "2m"], &["sleep", "100"]);
     let names = eventually("holder and workload", || {
         let names = world.containers();
         (names.len() == 2).then_some(names)
     });
-    let workload = names.iter().find(|n| n.ends_with("-workload")).expect("a workload").clone();
+    let workload = names
+        .iter()
+        .find(|n| n.ends_with("-workload"))
+        .expect("a workload")
+        .clone();
     eventually("a running workload", || {
-        (docker(&["inspect", "-f", "{{.State.Running}}", &workload]).out.trim() == "true").then_some(())
+        (docker(&["inspect", "-f", "{{.State.Running}}", &workload])
+            .out
+            .trim()
+            == "true")
+            .then_some(())
     });
     for name in &names {
-        let restart = docker(&["inspect", "-f", "{{.HostConfig.RestartPolicy.Name}} {{.HostConfig.AutoRemove}}", name]);
+        let restart = docker(&[
+            "inspect",
+            "-f",
+            "{{.HostConfig.RestartPolicy.Name}} {{.HostConfig.AutoRemove}}",
+            name,
+        ]);
         assert_eq!(restart.out.trim(), "no false", "{name}");
         // an operator's mistake: the engine itself must refuse, because the namespaces are not its own to wire
         let said = docker(&["network", "connect", "bridge", name]);
         assert_ne!(said.code, Some(0), "{name} was put on the engine's bridge");
     }
     let links = docker(&["exec", &workload, "ls", "/sys/class/net"]);
-    assert_eq!(links.out.split_whitespace().collect::<Vec<_>>(), ["eth0", "lo"], "{links:?}");
+    assert_eq!(
+        links.out.split_whitespace().collect::<Vec<_>>(),
+        ["eth0", "lo"],
+        "{links:?}"
+    );
     // restarted behind the runner's back: the run ends, and what was restarted is gone with it
     docker(&["restart", "-t", "0", &workload]);
     started.wait().expect("the run ends");
-    eventually("an engine without our containers", || world.containers().is_empty().then_some(()));
+    eventually("an engine without our containers", || {
+        world.containers().is_empty().then_some(())
+    });
     untouched(&world.lab, frames);
     world.lab.capture.none_to(frames, ip(PUBLIC4));
     assert!(world.networks().is_empty());

@@ -23,7 +23,12 @@ sys.stderr.buffer.write(b'\x9b\xff'); sys.stderr.flush()
     expected.extend("\u{2028}\u{feff}\u{1f600}\u{1b}[31m".bytes());
     expected.extend(0..=255u8);
     expected.extend(b"end");
-    let config = world.lab.directory().join("config.yml").display().to_string();
+    let config = world
+        .lab
+        .directory()
+        .join("config.yml")
+        .display()
+        .to_string();
     let mut command = cli::command(&[
         "run",
         "--quiet",
@@ -37,26 +42,47 @@ sys.stderr.buffer.write(b'\x9b\xff'); sys.stderr.flush()
         program,
     ]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let output = world.lab.topology.uplink.start(&mut command).expect("start").wait_with_output().expect("output");
+    let output = world
+        .lab
+        .topology
+        .uplink
+        .start(&mut command)
+        .expect("start")
+        .wait_with_output()
+        .expect("output");
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(output.stdout, expected);
     assert_eq!(output.stderr, b"\x9b\xff");
     // as data, nothing is lost either
-    let said = world.run(&["--json"], &["printf", "a\\377\\000b"]).expect(0);
-    assert!(said.out.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{}", said.out);
+    let said = world
+        .run(&["--json"], &["printf", "a\\377\\000b"])
+        .expect(0);
+    assert!(
+        said.out
+            .lines()
+            .all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()),
+        "{}",
+        said.out
+    );
 }
 
 #[test]
 fn sbx_10_and_14_a_flood_is_cut_behind_a_marker_and_costs_no_memory() {
     let world = World::with("  pool: 0\n  limits: { output_bytes: 50000000 }\n");
     // one line without an end, and twenty million short ones on each of both streams
-    for script in ["head -c 200000000 /dev/zero; echo after >&2", "yes | head -c 40000000 | tee /dev/stderr"] {
+    for script in [
+        "head -c 200000000 /dev/zero; echo after >&2",
+        "yes | head -c 40000000 | tee /dev/stderr",
+    ] {
         let said = world.run(&["--timeout", "60s"], &["/bin/bash", "-c", script]);
         assert_eq!(said.code, Some(0), "{script}: {:?}", said.code);
         let notes = said.err.matches("output is dropped from here on").count();
         assert_eq!(notes, 1, "{script}: the marker stands {notes} times");
         let passed = said.out.len() + said.err.len();
-        assert!((50_000_000..50_001_000).contains(&passed), "{script}: {passed}");
+        assert!(
+            (50_000_000..50_001_000).contains(&passed),
+            "{script}: {passed}"
+        );
     }
     assert!(world.runner_memory() < 300, "{} MiB", world.runner_memory());
     world.run(&[], &["echo", "the next run"]).expect(0);

@@ -17,7 +17,13 @@ fn bits(numbers: &[u32]) -> u64 {
 }
 
 fn set(status: &Value, key: &str) -> u64 {
-    u64::from_str_radix(status[key].as_str().unwrap_or_else(|| panic!("no {key} in {status}")), 16).expect("hex")
+    u64::from_str_radix(
+        status[key]
+            .as_str()
+            .unwrap_or_else(|| panic!("no {key} in {status}")),
+        16,
+    )
+    .expect("hex")
 }
 
 /// No capability that is not in this set, no way to gain one, a filter in force: in the process and in its children.
@@ -39,7 +45,10 @@ fn sbx_01_02_03_23_24_and_net_45_an_agent_has_no_power_and_gains_none() {
     assert_eq!(probe["uid"], 1000);
     bounded(&probe, 0);
     // SBX-02: there are such programs, and none of them helps
-    assert!(!probe["elevated"].as_array().expect("a list").is_empty(), "the image has no set-uid program to try");
+    assert!(
+        !probe["elevated"].as_array().expect("a list").is_empty(),
+        "the image has no set-uid program to try"
+    );
     assert!(probe["su"] != "0" && probe["su_code"] != 0, "su: {probe}");
     assert_eq!(probe["copied"], "1000");
     refused_calls(&probe, &[]);
@@ -51,13 +60,22 @@ fn sbx_01_02_03_23_24_and_net_45_an_agent_has_no_power_and_gains_none() {
     assert_eq!(probe["tty"], serde_json::json!([false, false, false]));
     // SBX-01: whoever the engine lets into the container afterwards has no more than the job
     let mut started = world.spawn(&[], &["sleep", "60"]);
-    let name =
-        lab::wait::eventually("the workload", || world.containers().into_iter().find(|n| n.ends_with("-workload")));
+    let name = lab::wait::eventually("the workload", || {
+        world
+            .containers()
+            .into_iter()
+            .find(|n| n.ends_with("-workload"))
+    });
     let status = lab::wait::eventually("a session in the workload", || {
         let said = docker(&["exec", &name, "cat", "/proc/self/status"]);
         (said.code == Some(0)).then_some(said.out)
     });
-    for line in ["CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
+    for line in [
+        "CapEff:\t0000000000000000",
+        "CapBnd:\t0000000000000000",
+        "NoNewPrivs:\t1",
+        "Seccomp:\t2",
+    ] {
         assert!(status.contains(line), "{line} is not in {status}");
     }
     docker(&["kill", &name]);
@@ -70,12 +88,31 @@ fn sbx_01_03_24_and_net_45_root_has_a_known_list_and_no_way_out() {
     let probe = world.probe(&["--root"], POWER);
     assert_eq!(probe["uid"], 0);
     bounded(&probe, bits(&ROOT_CAPABILITIES));
-    assert_eq!(set(&probe["status"], "CapEff"), bits(&ROOT_CAPABILITIES), "{}", probe["status"]);
+    assert_eq!(
+        set(&probe["status"], "CapEff"),
+        bits(&ROOT_CAPABILITIES),
+        "{}",
+        probe["status"]
+    );
     refused_calls(&probe, &[]);
     for node in ["sda", "mem", "kmsg"] {
-        assert!(probe["nodes"][node] != "ok", "a device of the machine opens: {}", probe["nodes"]);
+        assert!(
+            probe["nodes"][node] != "ok",
+            "a device of the machine opens: {}",
+            probe["nodes"]
+        );
     }
-    families(&probe, &["inet", "inet6", "unix", "netlink_route", "packet", "raw_icmp"]);
+    families(
+        &probe,
+        &[
+            "inet",
+            "inet6",
+            "unix",
+            "netlink_route",
+            "packet",
+            "raw_icmp",
+        ],
+    );
     assert_eq!(probe["terminals"], serde_json::json!([]));
 }
 
@@ -85,7 +122,10 @@ fn refused_calls(probe: &Value, except: &[&str]) {
     assert!(calls.len() > 20);
     for (name, outcome) in calls {
         let refused = outcome == "EPERM" || outcome == "ENOSYS";
-        assert!(refused || except.contains(&name.as_str()), "{name}: {outcome}");
+        assert!(
+            refused || except.contains(&name.as_str()),
+            "{name}: {outcome}"
+        );
     }
 }
 
@@ -103,8 +143,10 @@ fn families(probe: &Value, open: &[&str]) {
 fn sbx_04_06_07_37_and_net_46_nothing_of_the_machine_is_there() {
     let world = World::start();
     let abstract_name = format!("sallyport-test-abstract-{}", std::process::id());
-    let address = std::os::unix::net::SocketAddr::from_abstract_name(&abstract_name).expect("a name");
-    let _listener = std::os::unix::net::UnixListener::bind_addr(&address).expect("an abstract socket");
+    let address =
+        std::os::unix::net::SocketAddr::from_abstract_name(&abstract_name).expect("a name");
+    let _listener =
+        std::os::unix::net::UnixListener::bind_addr(&address).expect("an abstract socket");
     let program = MACHINE.replace("sallyport-test-abstract", &abstract_name);
     for options in [&[][..], &["--root"]] {
         let probe = world.probe(options, &program);
@@ -115,12 +157,19 @@ fn sbx_04_06_07_37_and_net_46_nothing_of_the_machine_is_there() {
             assert!(outcome != "ok", "{path} can be read ({options:?})");
         }
         for (path, names) in probe["listed"].as_object().expect("listed") {
-            assert!(names.is_null() || names == &serde_json::json!([]), "{path} holds {names}");
+            assert!(
+                names.is_null() || names == &serde_json::json!([]),
+                "{path} holds {names}"
+            );
         }
         for key in ["groups", "sockets", "blocks", "reached"] {
             assert_eq!(probe[key], serde_json::json!([]), "{key} ({options:?})");
         }
-        assert!(!probe["abstract"].to_string().contains(&abstract_name), "{}", probe["abstract"]);
+        assert!(
+            !probe["abstract"].to_string().contains(&abstract_name),
+            "{}",
+            probe["abstract"]
+        );
         // our own process 1 and the probe; nobody else's
         assert_eq!(probe["processes"], 2, "{probe}");
         mounts(&probe);
@@ -135,22 +184,48 @@ fn sbx_04_06_07_37_and_net_46_nothing_of_the_machine_is_there() {
         assert_eq!(probe["core"], serde_json::json!([0, 0]));
         assert!(probe["files"].as_u64().expect("a number") <= 16_384);
         for (name, _) in probe["environment"].as_object().expect("environment") {
-            assert!(["PATH", "HOME", "HOSTNAME", "PWD", "LC_CTYPE", "container"].contains(&name.as_str()), "{name}");
+            assert!(
+                ["PATH", "HOME", "HOSTNAME", "PWD", "LC_CTYPE", "container"]
+                    .contains(&name.as_str()),
+                "{name}"
+            );
         }
-        let odd = probe["fds"].as_array().expect("fds").iter().filter_map(Value::as_str);
+        let odd = probe["fds"]
+            .as_array()
+            .expect("fds")
+            .iter()
+            .filter_map(Value::as_str);
         for fd in odd {
-            assert!(fd == "/dev/null" || fd.starts_with("pipe:") || fd.starts_with("/proc/"), "inherited {fd}");
+            assert!(
+                fd == "/dev/null" || fd.starts_with("pipe:") || fd.starts_with("/proc/"),
+                "inherited {fd}"
+            );
         }
     }
 }
 
 /// Only the engine's own file systems and single read-only files.
 fn mounts(probe: &Value) {
-    let files = ["/.sally", "/usr/local/bin/sally", "/etc/resolv.conf", "/etc/hosts", "/etc/hostname"];
+    let files = [
+        "/.sally",
+        "/usr/local/bin/sally",
+        "/etc/resolv.conf",
+        "/etc/hosts",
+        "/etc/hostname",
+    ];
     for mount in probe["mounts"].as_array().expect("mounts") {
-        let (at, kind) = (mount["at"].as_str().unwrap_or_default(), mount["type"].as_str().unwrap_or_default());
+        let (at, kind) = (
+            mount["at"].as_str().unwrap_or_default(),
+            mount["type"].as_str().unwrap_or_default(),
+        );
         if files.contains(&at) {
-            assert!(mount["options"].as_str().unwrap_or_default().starts_with("ro"), "{mount}");
+            assert!(
+                mount["options"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .starts_with("ro"),
+                "{mount}"
+            );
             continue;
         }
         let own = [
@@ -168,7 +243,13 @@ fn mounts(probe: &Value) {
         ];
         assert!(own.contains(&kind), "{mount}");
         if ["sysfs", "cgroup", "cgroup2"].contains(&kind) {
-            assert!(mount["options"].as_str().unwrap_or_default().starts_with("ro"), "{mount}");
+            assert!(
+                mount["options"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .starts_with("ro"),
+                "{mount}"
+            );
         }
     }
 }
@@ -176,8 +257,22 @@ fn mounts(probe: &Value) {
 #[test]
 fn sbx_37_a_crash_leaves_no_core_and_says_so_by_its_code() {
     let world = World::start();
-    let said = world.run(&[], &["python3", "-c", "import os; held = b's3cr3t' * 1000; os.abort()"]);
+    let said = world.run(
+        &[],
+        &[
+            "python3",
+            "-c",
+            "import os; held = b's3cr3t' * 1000; os.abort()",
+        ],
+    );
     assert_eq!(said.code, Some(134), "{said:?}");
-    let said = world.run(&[], &["/bin/sh", "-c", "cd /tmp; python3 -c 'import os; os.abort()'; ls -A"]);
+    let said = world.run(
+        &[],
+        &[
+            "/bin/sh",
+            "-c",
+            "cd /tmp; python3 -c 'import os; os.abort()'; ls -A",
+        ],
+    );
     assert!(!said.out.contains("core"), "{said:?}");
 }

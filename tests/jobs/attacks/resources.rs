@@ -9,10 +9,21 @@ fn sbx_12_a_fork_bomb_is_bounded_and_can_be_stopped() {
     let world = World::start();
     let bomb = "bomb() { bomb | bomb & }; bomb; while :; do :; done";
     let begun = Instant::now();
-    let said = world.run(&["--timeout", "4s", "--pids", "64"], &["/bin/bash", "-c", bomb]);
+    let said = world.run(
+        &["--timeout", "4s", "--pids", "64"],
+        &["/bin/bash", "-c", bomb],
+    );
     // the shell may also give up by itself once it cannot fork
-    assert!(said.code.is_some_and(|c| c != 0 && c != 125), "{:?}", said.code);
-    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert!(
+        said.code.is_some_and(|c| c != 0 && c != 125),
+        "{:?}",
+        said.code
+    );
+    assert!(
+        begun.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        begun.elapsed()
+    );
     assert!(world.containers().is_empty());
     let program = "\
 import json, os, time
@@ -27,8 +38,14 @@ except OSError:
     pass
 print(json.dumps(made))
 ";
-    let made = world.probe(&["--pids", "64"], program).as_u64().expect("a number");
-    assert!((30..64).contains(&made), "{made} children under a limit of 64");
+    let made = world
+        .probe(&["--pids", "64"], program)
+        .as_u64()
+        .expect("a number");
+    assert!(
+        (30..64).contains(&made),
+        "{made} children under a limit of 64"
+    );
 }
 
 #[test]
@@ -45,10 +62,12 @@ with open('/dev/shm/held', 'wb') as held:
     for _ in range(200): held.write(bytes(1 << 20)); held.flush()
 ";
     let said = world.run(&["--memory", "96m"], &["python3", "-c", shared]);
-    assert!(said.code != Some(0), "200 MiB of shared memory under a limit of 96 MiB: {said:?}");
+    assert!(
+        said.code != Some(0),
+        "200 MiB of shared memory under a limit of 96 MiB: {said:?}"
+    );
     // and the twin: what fits is had; the score says who dies first
-    let program =
-        "import json; held = bytearray(48 << 20); print(json.dumps(int(open('/proc/self/oom_score_adj').read())))";
+    let program = "import json; held = bytearray(48 << 20); print(json.dumps(int(open('/proc/self/oom_score_adj').read())))";
     assert_eq!(world.probe(&["--memory", "128m"], program), 900);
 }
 

@@ -35,12 +35,22 @@ impl World {
         let lab = Lab::builder().gateway_only().start();
         let at = lab.directory().display().to_string();
         let mut text = String::from("runner:\n");
-        let _ = writeln!(text, "  control: {at}/control.sock\n  socket: {at}/runner.sock");
-        let _ = writeln!(text, "  state_dir: {at}/runner-state\n  run_dir: {at}/runner-run");
+        let _ = writeln!(
+            text,
+            "  control: {at}/control.sock\n  socket: {at}/runner.sock"
+        );
+        let _ = writeln!(
+            text,
+            "  state_dir: {at}/runner-state\n  run_dir: {at}/runner-run"
+        );
         text.push_str(runner);
         let path = lab.directory().join("config.yml");
-        let mut file = File::options().append(true).open(&path).expect("the lab's configuration");
-        file.write_all(text.as_bytes()).expect("write the runner's section");
+        let mut file = File::options()
+            .append(true)
+            .open(&path)
+            .expect("the lab's configuration");
+        file.write_all(text.as_bytes())
+            .expect("write the runner's section");
         let mut world = Self { lab, runner: None };
         world.launch_runner();
         world
@@ -49,10 +59,20 @@ impl World {
     /// Starts the runner and waits until it answers.
     pub fn launch_runner(&mut self) {
         let config = self.lab.directory().join("config.yml");
-        let log = File::options().create(true).append(true).open(self.lab.directory().join("runner.log")).expect("log");
-        let mut command = cli::command(&["runner".as_ref(), "--config".as_ref(), config.as_os_str()]);
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.lab.directory().join("runner.log"))
+            .expect("log");
+        let mut command =
+            cli::command(&["runner".as_ref(), "--config".as_ref(), config.as_os_str()]);
         command.stdout(Stdio::null()).stderr(log);
-        let mut child = self.lab.topology.uplink.start(&mut command).expect("start the runner");
+        let mut child = self
+            .lab
+            .topology
+            .uplink
+            .start(&mut command)
+            .expect("start the runner");
         let socket = self.lab.directory().join("runner.sock");
         eventually("the runner's socket", || {
             if let Ok(Some(status)) = child.try_wait() {
@@ -70,7 +90,10 @@ impl World {
 
     fn end_runner(&mut self, signal: Signal) {
         if let Some(mut child) = self.runner.take() {
-            let _ = kill(Pid::from_raw(i32::try_from(child.id()).expect("pid")), signal);
+            let _ = kill(
+                Pid::from_raw(i32::try_from(child.id()).expect("pid")),
+                signal,
+            );
             if within(wait::LIMIT, || child.try_wait().ok().flatten()).is_none() {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -82,8 +105,15 @@ impl World {
     pub fn runner_memory(&self) -> u64 {
         let pid = self.runner.as_ref().expect("a runner").id();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("status");
-        let line = status.lines().find(|l| l.starts_with("VmHWM:")).expect("VmHWM");
-        line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok()).expect("a number") / 1024
+        let line = status
+            .lines()
+            .find(|l| l.starts_with("VmHWM:"))
+            .expect("VmHWM");
+        line.split_whitespace()
+            .nth(1)
+            .and_then(|n| n.parse::<u64>().ok())
+            .expect("a number")
+            / 1024
     }
 
     /// What the runner logged.
@@ -93,20 +123,31 @@ impl World {
 
     /// This installation's word in names of containers.
     pub fn instance(&self) -> String {
-        std::fs::read_to_string(self.lab.directory().join("runner-state/instance")).expect("the instance")
+        std::fs::read_to_string(self.lab.directory().join("runner-state/instance"))
+            .expect("the instance")
     }
 
     /// Containers of this installation that the engine has, by name.
     pub fn containers(&self) -> Vec<String> {
         let prefix = format!("sallyport-{}-", self.instance());
         let all = docker(&["ps", "--all", "--format", "{{.Names}}"]).expect(0);
-        all.out.lines().filter(|n| n.starts_with(&prefix)).map(str::to_owned).collect()
+        all.out
+            .lines()
+            .filter(|n| n.starts_with(&prefix))
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Networks that the gateway has.
     pub fn networks(&self) -> Vec<Value> {
-        let said = self.lab.sallyport(&["net", "ls", "--json"]).expect(0).json();
-        said.as_array().cloned().unwrap_or_else(|| panic!("no list: {said}"))
+        let said = self
+            .lab
+            .sallyport(&["net", "ls", "--json"])
+            .expect(0)
+            .json();
+        said.as_array()
+            .cloned()
+            .unwrap_or_else(|| panic!("no list: {said}"))
     }
 
     /// A run of the hardened class.
@@ -116,18 +157,31 @@ impl World {
 
     /// The same, started and not waited for.
     pub fn spawn(&self, options: &[&str], command: &[&str]) -> Child {
-        let config = self.lab.directory().join("config.yml").display().to_string();
+        let config = self
+            .lab
+            .directory()
+            .join("config.yml")
+            .display()
+            .to_string();
         let mut options = options.to_vec();
         options.extend(["--config", &config]);
         let mut started = cli::command(&arguments(&options, command));
         started.stdout(Stdio::piped()).stderr(Stdio::piped());
-        self.lab.topology.uplink.start(&mut started).expect("start a run")
+        self.lab
+            .topology
+            .uplink
+            .start(&mut started)
+            .expect("start a run")
     }
 
     /// A run of a Python program; what it printed last, as JSON.
     pub fn probe(&self, options: &[&str], program: &str) -> Value {
         let said = self.run(options, &["python3", "-c", program]).expect(0);
-        let line = said.out.lines().last().unwrap_or_else(|| panic!("it printed nothing: {said:?}"));
+        let line = said
+            .out
+            .lines()
+            .last()
+            .unwrap_or_else(|| panic!("it printed nothing: {said:?}"));
         serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"))
     }
 }
@@ -154,5 +208,10 @@ fn arguments<'a>(options: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
 
 /// The engine's own command line.
 pub fn docker(arguments: &[&str]) -> Said {
-    Command::new("docker").args(arguments).stdin(Stdio::null()).output().expect("start docker").into()
+    Command::new("docker")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("start docker")
+        .into()
 }

@@ -45,9 +45,17 @@ fn a_user_that_is_not_listed_gets_nothing_and_a_listed_one_exactly_its_group() {
         let id = std::env::var(NETWORK).unwrap();
         let body = r#"{"preset":"none"}"#;
         let length = body.len();
-        let replace = format!("PUT /v1/networks/{id}/policy HTTP/1.1\r\nHost: g\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
-        let delete = format!("DELETE /v1/networks/{id} HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n");
-        println!("statuses {} {} {}", ask(&get("/v1/networks")), ask(&replace), ask(&delete));
+        let replace = format!(
+            "PUT /v1/networks/{id}/policy HTTP/1.1\r\nHost: g\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        let delete =
+            format!("DELETE /v1/networks/{id} HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n");
+        println!(
+            "statuses {} {} {}",
+            ask(&get("/v1/networks")),
+            ask(&replace),
+            ask(&delete)
+        );
         return;
     }
     let lab = Lab::new();

@@ -279,7 +279,15 @@ pub fn document(text: &str) -> PolicySource {
 }
 
 pub fn request(policy: &str) -> AttachRequest {
-    AttachRequest { id: None, run: None, workspace: "default".to_owned(), policy: document(policy), broker: None, member: None, labels: [].into() }
+    AttachRequest {
+        id: None,
+        run: None,
+        workspace: "default".to_owned(),
+        policy: document(policy),
+        broker: None,
+        member: None,
+        labels: [].into(),
+    }
 }
 
 /// Permits the echo service, by address.

@@ -361,10 +361,17 @@ fn a_repaired_floor_does_not_open_what_something_else_seals() {
     // the lab's uplink is not the machine's own namespace
     config.uplink = crate::config::Uplink::Host;
     lab.try_start(config).unwrap();
-    let cause = || lab.block(async |c| c.posture().await.ok()).and_then(|p| p.cause);
-    eventually("the floor's cause", || cause().filter(|c| c.contains("floor.yaml")));
+    let cause = || {
+        lab.block(async |c| c.posture().await.ok())
+            .and_then(|p| p.cause)
+    };
+    eventually("the floor's cause", || {
+        cause().filter(|c| c.contains("floor.yaml"))
+    });
     write(&floor, "policy: floor\nnetwork: internet\n");
-    eventually("the other cause alone", || cause().filter(|c| c.contains("network namespace")));
+    eventually("the other cause alone", || {
+        cause().filter(|c| c.contains("network namespace"))
+    });
     assert!(!lab.block(async |c| c.health().await.unwrap()).open);
 }
 

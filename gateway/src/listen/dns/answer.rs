@@ -89,7 +89,10 @@ impl Asker<'_> {
                 let found = resolver.look_up(self.network.scope, &permitted.name).await;
                 self.addressed(permitted, &found, Instant::now())
             }
-            kind => match resolver.records(self.network.scope, &permitted.name, kind).await {
+            kind => match resolver
+                .records(self.network.scope, &permitted.name, kind)
+                .await
+            {
                 Ok(found) => other(kind, &found, Instant::now()),
                 Err(error) => self.failed(&permitted.name, &error),
             },

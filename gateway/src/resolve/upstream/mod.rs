@@ -206,12 +206,16 @@ impl Resolver {
             sockets: Semaphore::new(MOST_SOCKETS),
             addresses: Cache::builder()
                 .max_capacity(CACHE_OCTETS)
-                .weigher(|(_, name): &(Scope, Name), a: &Arc<Addresses>| weight(name, a.all.len() * 64))
+                .weigher(|(_, name): &(Scope, Name), a: &Arc<Addresses>| {
+                    weight(name, a.all.len() * 64)
+                })
                 .time_to_live(ttl)
                 .build(),
             records: Cache::builder()
                 .max_capacity(CACHE_OCTETS)
-                .weigher(|(_, name, _): &(Scope, Name, u16), f: &Arc<Found>| weight(name, octets_of(f)))
+                .weigher(|(_, name, _): &(Scope, Name, u16), f: &Arc<Found>| {
+                    weight(name, octets_of(f))
+                })
                 .time_to_live(ttl)
                 .build(),
             address_flights: Flights::default(),
@@ -246,7 +250,9 @@ impl Resolver {
 
     /// What the cache knows about a name's addresses, without asking anybody.
     pub fn known(&self, scope: Scope, name: &Name, now: Instant) -> Option<Arc<Addresses>> {
-        self.addresses.get(&(scope, name.clone())).filter(|a| a.until > now)
+        self.addresses
+            .get(&(scope, name.clone()))
+            .filter(|a| a.until > now)
     }
 
     /// Both families of a name, asked at once. Call only with a permitted name.
@@ -267,7 +273,12 @@ impl Resolver {
     }
 
     /// Records of one other type. Call only with a permitted name.
-    pub async fn records(&self, scope: Scope, name: &Name, kind: RecordType) -> Result<Arc<Found>, LookupError> {
+    pub async fn records(
+        &self,
+        scope: Scope,
+        name: &Name,
+        kind: RecordType,
+    ) -> Result<Arc<Found>, LookupError> {
         let key = (scope, name.clone(), u16::from(kind));
         if let Some(known) = self.records.get(&key).filter(|f| f.until > Instant::now()) {
             return Ok(known);

@@ -370,8 +370,16 @@ fn the_app_preset_reaches_http_and_tls_and_nothing_else() {
 fn a_denied_address_is_denied_in_every_form_and_every_part() {
     let s = job("network: internet\ndeny: [{ cidr: 9.9.9.9 }, { cidr: 9.9.8.0/24 }]");
     // mapped, well-known NAT64
-    for address in ["9.9.9.9", "::ffff:9.9.9.9", "64:ff9b::909:909", "64:ff9b::909:801"] {
-        assert!(to(address, 443).on(&s).starts_with("address_denied"), "{address}");
+    for address in [
+        "9.9.9.9",
+        "::ffff:9.9.9.9",
+        "64:ff9b::909:909",
+        "64:ff9b::909:801",
+    ] {
+        assert!(
+            to(address, 443).on(&s).starts_with("address_denied"),
+            "{address}"
+        );
     }
     for address in ["8.8.8.8", "64:ff9b::808:808"] {
         assert!(to(address, 443).on(&s).starts_with("dial"), "{address}");
@@ -388,7 +396,13 @@ fn a_mapped_address_is_dialled_as_the_address_it_is() {
 
 #[test]
 fn naming_the_well_known_nat64_prefix_does_not_open_what_lies_inside_it() {
-    let s = job("network: domains\nprivate: true\nallow: [{ cidr: \"64:ff9b::a00:0/104\", ports: [80] }, { cidr: 192.0.2.0/24, ports: [80] }]");
-    assert!(to("64:ff9b::a00:5", 80).on(&s).starts_with("address_special"));
+    let s = job(
+        "network: domains\nprivate: true\nallow: [{ cidr: \"64:ff9b::a00:0/104\", ports: [80] }, { cidr: 192.0.2.0/24, ports: [80] }]",
+    );
+    assert!(
+        to("64:ff9b::a00:5", 80)
+            .on(&s)
+            .starts_with("address_special")
+    );
     assert!(to("192.0.2.5", 80).on(&s).starts_with("dial"));
 }

@@ -230,7 +230,14 @@ fn the_bare_address_is_no_way_around_the_requests_of_a_name() {
     );
     let ground = to("8.8.8.8", 80).ground(&s);
     let post = |host| match http(Some(host), None) {
-        Evidence::Http { host, port, path, .. } => Evidence::Http { host, port, path, method: "POST".into() },
+        Evidence::Http {
+            host, port, path, ..
+        } => Evidence::Http {
+            host,
+            port,
+            path,
+            method: "POST".into(),
+        },
         other => other,
     };
     for (evidence, outcome) in [
@@ -257,7 +264,11 @@ fn every_request_is_judged_where_a_name_decides_anything() {
     ] {
         let s = job(policy);
         let ground = to("8.8.8.8", port).heard_nothing().ground(&s);
-        assert_eq!(judges_each_request(&s, &ground, NOW), each, "{policy} {port}");
+        assert_eq!(
+            judges_each_request(&s, &ground, NOW),
+            each,
+            "{policy} {port}"
+        );
     }
     let s = job(internet);
     let ground = to("a.example.com", 80).answers(&["8.8.8.8"]).ground(&s);
