@@ -185,9 +185,9 @@ mod tests {
 
     #[test]
     fn ten_thousand_lines_give_no_more_than_a_policy_takes() {
-        let flood: String = (0..10_000)
-            .map(|n| format!("pip\thttps://h{n}.example.net/\n*\n"))
-            .collect();
+        let flood = (0..10_000).fold(String::new(), |flood, n| {
+            flood + &format!("pip\thttps://h{n}.example.net/\n*\n")
+        });
         let reading = Reading::of(flood.as_bytes());
         assert_eq!(reading.hosts().len(), MOST_IMAGE_HOSTS);
         assert!(reading.to_string().ends_with("were left out)"));
