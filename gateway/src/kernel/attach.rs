@@ -301,7 +301,6 @@ impl Enforcer {
     fn admit(&self, link: &InterfaceName, member: Member) -> Result<(), KernelError> {
         let mut state = self.state();
         write::change_elements(&state.writer, &member.elements(link), MsgType::Add)?;
-        state.epoch += 1;
         state.remember(member.index);
         let (elements, has_lanes) = (member.elements(link), member.membership.is_some());
         state.members.insert(link.clone(), member);

@@ -74,8 +74,8 @@ pub enum Posture {
     Enforcing,
 }
 
-/// How often verification looks again when networks come and go under it.
-const VERIFY_ATTEMPTS: usize = 5;
+/// How often verification looks: a difference that lasts is one; networks that come and go under a look are none.
+const VERIFY_ATTEMPTS: usize = 3;
 
 /// The kernel part of the gateway. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -105,8 +105,6 @@ pub(super) struct State {
     pub(super) moving: BTreeSet<InterfaceName>,
     /// Links of members that somebody deleted, as last seen: no lane can begin or end there.
     pub(super) gone: BTreeSet<InterfaceName>,
-    /// Counts every change of members and moving links.
-    pub(super) epoch: u64,
     /// Indices of links that we made: their late notices are not foreign. Indices are not reused soon.
     pub(super) made: VecDeque<u32>,
 }
@@ -123,12 +121,10 @@ impl State {
     }
 
     pub(super) fn set_moving(&mut self, link: &InterfaceName) -> bool {
-        self.epoch += 1;
         self.moving.insert(link.clone())
     }
 
     pub(super) fn settle(&mut self, link: &InterfaceName) {
-        self.epoch += 1;
         self.moving.remove(link);
     }
 }
@@ -184,7 +180,6 @@ impl Enforcer {
             members: [].into(),
             moving: [].into(),
             gone: [].into(),
-            epoch: 0,
             made: VecDeque::new(),
         };
         let inner = Inner {
@@ -273,26 +268,26 @@ impl Enforcer {
     ///
     /// `Ok(Err(_))` names the first difference; `Err` means that it could not be looked at.
     pub fn verify(&self) -> Result<Result<(), Mismatch>, KernelError> {
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
-            let (epoch, expected) = {
+        for _ in 1..VERIFY_ATTEMPTS {
+            let expected = {
                 let state = self.state();
                 match self.check_rules(&state) {
                     Err(KernelError::Mismatch(mismatch)) => return Ok(Err(mismatch)),
                     result => result?,
                 }
-                (state.epoch, self.expected(&state))
+                self.expected(&state)
             };
             if let Some(mismatch) = self.inner.ns.run(sysctl::verify)? {
                 return Ok(Err(mismatch));
             }
-            let result = inspect::inspect(&expected, &self.look()?);
             // A network that came or went meanwhile makes an old picture differ; look again.
-            if result.is_ok() || self.state().epoch == epoch || attempts == VERIFY_ATTEMPTS {
-                return Ok(result);
+            if inspect::inspect(&expected, &self.look()?).is_ok() {
+                return Ok(Ok(()));
             }
         }
+        // the last look stands still: nothing comes or goes before it is over
+        let state = self.state();
+        Ok(inspect::inspect(&self.expected(&state), &self.look()?))
     }
 
     fn expected(&self, state: &State) -> inspect::Expected {
