@@ -13,7 +13,8 @@ pub fn lab() -> Lab {
     let mut text = String::new();
     let _ = write!(
         text,
-        "runner:\n  pool: 0\n  socket: {at}/runner.sock\n  state_dir: {at}/runner-state\n  run_dir: {at}/runner-run\n"
+        "runner:\n  pool: 0\n  socket: {at}/runner.sock\n  state_dir: {at}/runner-state\n  run_dir: {at}/runner-run\n  \
+         limits: {{ isolation: hardened }}\n"
     );
     let config = lab.directory().join("config.yml");
     let mut file = std::fs::File::options()

@@ -74,7 +74,7 @@ fn configure_runner(lab: &Lab) {
     let _ = write!(
         text,
         "runner:\n  pool: 0\n  control: {at}/control.sock\n  socket: {at}/runner.sock\n  state_dir: {at}/runner-state\n  \
-         run_dir: {at}/runner-run\n"
+         run_dir: {at}/runner-run\n  limits: {{ isolation: hardened }}\n"
     );
     let path = lab.directory().join("config.yml");
     let mut file = std::fs::File::options()

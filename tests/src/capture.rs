@@ -104,14 +104,14 @@ impl Capture {
         assert!(seen.is_some(), "the capture does not see its own marker");
     }
 
-    /// Frames since a mark, settled; markers and the links' own upkeep left out.
+    /// Frames since a mark, settled; markers, the links' own upkeep and the gateway's own question left out.
     pub fn since(&self, mark: usize) -> Vec<Frame> {
         self.settle();
         let links: Vec<IpAddr> = LINKS.iter().map(|l| ip(l)).collect();
         self.frames
             .since(mark)
             .into_iter()
-            .filter(|f| !is_marker(f) && !f.is_upkeep(&links))
+            .filter(|f| !is_marker(f) && !f.is_upkeep(&links) && !f.is_nat64_question())
             .collect()
     }
 

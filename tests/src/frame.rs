@@ -90,6 +90,14 @@ impl Frame {
         report || about.is_some_and(|a| link_local(a) || links.contains(&a))
     }
 
+    /// The gateway's own question which NAT64 prefix the uplink has (RFC 7050), or its answer: asked when it starts and
+    /// now and then, whatever sandboxes do. No sandbox's question has these words: the name is permitted to none.
+    pub fn is_nat64_question(&self) -> bool {
+        let dns =
+            self.protocol == 17 && self.ports.is_some_and(|(from, to)| from == 53 || to == 53);
+        dns && self.holds(b"\x08ipv4only\x04arpa\x00")
+    }
+
     fn read_v6(&mut self, bytes: &[u8]) -> Option<usize> {
         let header = bytes.get(14..54)?;
         self.protocol = header[6];

@@ -24,7 +24,7 @@ pub fn runs(options: &Options, table: &mut Table) -> Result<()> {
         &config,
         format!(
             "gateway:\n  namespace: spb{pid}-run\n  control: {dir}/control.sock\n  state_dir: {dir}/state\n  run_dir: {dir}/run\n\
-             runner:\n  socket: {dir}/runner.sock\n  state_dir: {dir}/runner\n  pool: 4\n",
+             runner:\n  socket: {dir}/runner.sock\n  state_dir: {dir}/runner\n  pool: 4\n  limits: {{ isolation: hardened }}\n",
             pid = std::process::id()
         ),
     )?;
