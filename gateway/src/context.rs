@@ -45,8 +45,15 @@ pub fn now() -> UnixSeconds {
     let elapsed = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or_default();
-    UnixSeconds(i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX))
+    let seconds = i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX);
+    #[cfg(test)]
+    let seconds = seconds + SET_CLOCK.load(std::sync::atomic::Ordering::Relaxed);
+    UnixSeconds(seconds)
 }
+
+/// By how many seconds a test has set the wall clock forward or back, for everything in its process.
+#[cfg(test)]
+pub static SET_CLOCK: std::sync::atomic::AtomicI64 = std::sync::atomic::AtomicI64::new(0);
 
 /// Wall-clock milliseconds, for the record.
 pub fn now_ms() -> i64 {

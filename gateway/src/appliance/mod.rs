@@ -184,6 +184,7 @@ impl Appliance {
             "housekeeping",
             tend::house(registry.clone(), posture.clone(), floors),
         );
+        tasks.keep("ends of entries", crate::network::lapse::watch(ctx.clone()));
         let probe = verbs.selftest.clone();
         tasks.keep(
             "posture",

@@ -20,8 +20,8 @@ const FLOORS: &str = "floors";
 const PERSIST: Duration = Duration::from_secs(1);
 /// NAT64 prefixes are learnt again this often (RFC 7050 says at least when the TTL ends; networks change seldom).
 const NAT64: Duration = Duration::from_mins(5);
-/// Live flows are decided again for this long after something changed: as long as a dial may take.
-const SWEEP: Duration = Duration::from_secs(35);
+/// Live flows are decided again for this long after something changed.
+const SWEEP: Duration = crate::network::lapse::DIALS;
 /// Every so many seconds each sandbox's namespace is looked into; a look costs a millisecond a sandbox.
 const STRANGERS: u32 = 10;
 

@@ -7,6 +7,7 @@ pub mod allot;
 pub mod flows;
 pub mod instance;
 pub mod join;
+pub mod lapse;
 pub mod redecide;
 pub mod registry;
 pub mod state;

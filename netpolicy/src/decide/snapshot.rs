@@ -3,6 +3,7 @@
 //! Building a [`Layer`] costs time proportional to its rules; a [`Snapshot`] over existing layers, or with a newer
 //! address book, costs next to nothing. The hash covers the layers' texts only: the book changes with every route.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::index::{Ancestors, RuleIndex};
 use crate::addr::AddressBook;
-use crate::ids::PolicyHash;
+use crate::ids::{PolicyHash, UnixSeconds};
 use crate::name::Name;
 use crate::policy::{Limits, NamesMode, Place, Policy};
 
@@ -60,6 +61,8 @@ pub(super) struct LayerIndex {
     pub(super) allow: RuleIndex,
     pub(super) deny: RuleIndex,
     pub(super) ancestors: Ancestors,
+    /// When entries end, each moment once, in order.
+    ends: Vec<UnixSeconds>,
 }
 
 impl Layer {
@@ -69,6 +72,7 @@ impl Layer {
             allow: RuleIndex::new(&policy.allow),
             deny: RuleIndex::new(&policy.deny),
             ancestors: Ancestors::new(&policy.allow),
+            ends: ends_of(&policy),
         };
         Self {
             kind,
@@ -170,6 +174,16 @@ impl Snapshot {
         })
     }
 
+    /// Whether an entry's time ended in this stretch (an end is the first second that is too
+    /// late). Costs nothing for policies without `until`.
+    pub fn lapses(&self, during: &Range<UnixSeconds>) -> bool {
+        self.layers.iter().any(|layer| {
+            let ends = &layer.index.ends;
+            let first = ends.partition_point(|end| *end < during.start);
+            ends.get(first).is_some_and(|end| *end < during.end)
+        })
+    }
+
     /// What DNS answers for a permitted name: the job's choice, it widens nothing.
     pub fn names_mode(&self) -> NamesMode {
         self.job().map_or(NamesMode::Leased, |policy| policy.names)
@@ -186,6 +200,14 @@ impl Snapshot {
             .iter()
             .flat_map(|layer| &layer.policy.unenforced)
     }
+}
+
+fn ends_of(policy: &Policy) -> Vec<UnixSeconds> {
+    let rules = policy.allow.iter().chain(&policy.deny);
+    let mut ends: Vec<UnixSeconds> = rules.filter_map(|rule| rule.until).collect();
+    ends.sort_unstable();
+    ends.dedup();
+    ends
 }
 
 /// SHA-256 over kinds and policy hashes, in order.

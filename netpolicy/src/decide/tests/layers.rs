@@ -187,3 +187,26 @@ fn limits_are_the_narrowest_and_manners_are_the_jobs() {
     assert_eq!(s.names_mode(), crate::policy::NamesMode::Real);
     assert!(s.explains());
 }
+
+#[test]
+fn a_moment_at_which_no_entry_ends_changes_nothing_and_one_at_which_an_entry_of_any_layer_ends_does()
+ {
+    let s = layers(&[
+        (
+            LayerKind::Instance,
+            "network: domains\nallow: [{ host: '*.example.com', until: 2026-11-30 }]",
+        ),
+        (
+            LayerKind::Job,
+            "network: domains\nallow: [{ host: a.example.com, until: 2026-11-29 }, { host: b.example.com }]",
+        ),
+    ]);
+    let midnight = NOW.0 + 1;
+    let lapses = |from: i64, to: i64| s.lapses(&(UnixSeconds(from)..UnixSeconds(to)));
+    assert!(!lapses(0, midnight));
+    assert!(lapses(midnight, midnight + 1));
+    assert!(!lapses(midnight + 1, midnight + 86_400));
+    assert!(lapses(midnight + 1, midnight + 86_401));
+    assert!(!lapses(midnight + 86_401, i64::MAX));
+    assert!(!job("network: internet").lapses(&(UnixSeconds(0)..UnixSeconds(i64::MAX))));
+}
