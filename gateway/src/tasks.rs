@@ -23,6 +23,10 @@ pub struct Tasks {
     fallen: Arc<watch::Sender<Option<&'static str>>>,
 }
 
+/// A task panicked; the log has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Panicked;
+
 /// How a task ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ended {
@@ -49,6 +53,22 @@ impl Tasks {
                 tasks.fell(name);
             }
         });
+    }
+
+    /// Runs a part of a task whose panic that task outlives, for parts that can begin again.
+    pub async fn caught<T>(
+        &self,
+        name: &'static str,
+        part: impl Future<Output = T>,
+    ) -> Result<T, Panicked> {
+        // Unwind safe: nothing of the part is looked at again after a panic, and what it shared is behind locks that
+        // shrug off poison or in guards that put things right on drop.
+        let outcome = AssertUnwindSafe(part).catch_unwind().await;
+        outcome.map_err(|_| {
+            self.panics.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(task = name, "a task panicked");
+            Panicked
+        })
     }
 
     /// Says that something which must run does not.
@@ -88,16 +108,11 @@ impl Tasks {
     }
 
     async fn guard(&self, name: &'static str, task: impl Future<Output = ()> + Send) -> Ended {
-        // Unwind safe: nothing of the task is looked at again after a panic, and what it shared is behind locks that
-        // shrug off poison or in guards that put things right on drop.
-        let task = AssertUnwindSafe(task).catch_unwind();
         tokio::select! {
             biased;
             () = self.stop.cancelled() => return Ended::Stopped,
-            outcome = task => if outcome.is_err() {
-                self.panics.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(task = name, "a task panicked");
-            }
+            // a panic is an end like another here
+            _ = self.caught(name, task) => {}
         }
         // what a task waits for may be another task that was stopped a moment earlier
         if self.stop.is_cancelled() {

@@ -1,17 +1,16 @@
 //! Binding everything, in the order that keeps it closed: lock, record, sealed rules, networks of before, listeners.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
 use netpolicy::ruleset::Queue as QueueKind;
-use rustix::fs::{FlockOperation, flock};
 use tokio::sync::watch;
 
 use super::adapters::SynReader;
 use super::book::{Fixed, is_local};
+use super::lock::Locks;
 use super::tend::Floors;
 use super::{Appliance, BuildError};
 use crate::config::{GatewayConfig, Resolvers, Uplink};
@@ -42,7 +41,7 @@ pub const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// Binds everything and runs nothing. Needs the runtime's context.
 pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
-    let lock = lock(&config.state_dir)?;
+    let locks = Locks::take(&config)?;
     let instance = instance(&config)?;
     let pools = pools(&config, &instance);
     let journal = Arc::new(Journal::open(config.journal.clone())?);
@@ -118,35 +117,13 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         fixed,
         control,
         floors,
-        lock,
+        locks,
     })
 }
 
-fn files(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BuildError {
+pub(super) fn files(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BuildError {
     let act = format!("{act} {}", path.display());
     move |source| BuildError::Files { act, source }
-}
-
-/// One gateway for each state directory.
-pub fn lock(state_dir: &Path) -> Result<File, BuildError> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(state_dir)
-        .map_err(files("making", state_dir))?;
-    let path = state_dir.join("lock");
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(&path)
-        .map_err(files("opening", &path))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(BuildError::Locked(state_dir.to_owned())),
-        Err(error) => Err(files("locking", &path)(error.into())),
-    }
 }
 
 /// What the instance keeps.

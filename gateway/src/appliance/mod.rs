@@ -8,9 +8,11 @@
 mod adapters;
 mod book;
 mod build;
+mod lock;
 mod tend;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,7 +41,7 @@ const ENDING: Duration = Duration::from_secs(2);
 /// Why a gateway cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// Another gateway has the same state directory.
+    /// Another gateway has the same state, run directory, journal or namespace.
     #[error("another gateway uses {0}")]
     Locked(PathBuf),
     /// A file or folder.
@@ -96,7 +98,7 @@ pub struct Appliance {
     control: UnixListener,
     floors: tend::Floors,
     /// Held as long as the gateway lives.
-    lock: std::fs::File,
+    locks: lock::Locks,
 }
 
 impl std::fmt::Debug for Appliance {
@@ -118,7 +120,7 @@ pub async fn run(
 
 /// Takes away everything that a gateway of this configuration leaves on the machine, except its record.
 pub fn uninstall(config: &GatewayConfig) -> Result<(), BuildError> {
-    let lock = build::lock(&config.state_dir)?;
+    let locks = lock::Locks::take(config)?;
     let pools = build::pools(config, &build::instance(config)?);
     Enforcer::open(build::kernel(config, &pools))?.remove()?;
     let files = |act: String| move |source| BuildError::Files { act, source };
@@ -135,7 +137,7 @@ pub fn uninstall(config: &GatewayConfig) -> Result<(), BuildError> {
             _ => {}
         }
     }
-    drop(lock);
+    drop(locks);
     Ok(())
 }
 
@@ -167,17 +169,22 @@ impl Appliance {
             fixed,
             control,
             floors,
-            lock,
+            locks,
         } = self;
         let tasks = ctx.tasks.clone();
         tasks.keep("journal", ctx.journal.clone().keep());
         tend::resolvers(&ctx, &config);
-        tend::uplink(&ctx, &posture, follower);
+        watch::keep(&ctx, &posture, follower);
         tasks.keep(
             "address book",
             book::follow(fixed, view, ctx.resolver.nat64(), registry.clone()),
         );
-        tend::monitor(&ctx, &posture, monitor);
+        let namespace = watch::NamespaceWatcher {
+            monitor,
+            enforcer: enforcer.clone(),
+            posture: posture.clone(),
+        };
+        watch::keep(&ctx, &posture, namespace);
         tend::fallen(&ctx, &posture);
         serve(&ctx, &registry, doors, queue);
         tasks.keep(
@@ -196,7 +203,7 @@ impl Appliance {
         tracing::info!(control = %config.control.display(), namespace = %config.namespace, "the gateway runs");
         shutdown.await;
         stop(&config, &ctx, &registry, &posture, &enforcer).await;
-        drop(lock);
+        drop(locks);
     }
 }
 

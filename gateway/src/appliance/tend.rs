@@ -1,19 +1,17 @@
-//! Tasks that keep a running gateway in step: resolvers, uplink, foreign changes, floors, budgets.
+//! Tasks that keep a running gateway in step: resolvers, floors, budgets.
 //!
-//! A critical task that ends early seals the gateway: nobody would notice what it was watching for.
+//! A critical task that ends early seals the gateway: nobody would notice what it does not do any more.
 
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::build::RESOLV_CONF;
+use super::watch::hold;
 use super::{BuildError, follows_system};
 use crate::config::GatewayConfig;
 use crate::context::Context;
-use crate::kernel::Monitor;
 use crate::network::registry::Registry;
 use crate::posture::{Cause, Posture};
-use crate::uplink::follow::Follower;
 
 /// Budgets used are written down this often: what a crash may forget.
 const FLOORS: &str = "floors";
@@ -44,30 +42,6 @@ pub fn resolvers(ctx: &Context, config: &GatewayConfig) {
     });
 }
 
-/// Follows addresses and routes of the uplink.
-pub fn uplink(ctx: &Context, posture: &Arc<Posture>, follower: Follower) {
-    let posture = posture.clone();
-    ctx.tasks.spawn("uplink", async move {
-        if let Err(error) = follower.run().await {
-            let text = format!(
-                "the uplink can no longer be followed: {}",
-                crate::control::problems::chain(&error)
-            );
-            hold(posture, "uplink", Cause::new(text, "restart the gateway")).await;
-        }
-    });
-}
-
-/// Wakes the posture machine when somebody else changes the gateway namespace.
-pub fn monitor(ctx: &Context, posture: &Arc<Posture>, monitor: Monitor) {
-    let posture = posture.clone();
-    ctx.tasks.spawn("monitor", async move {
-        let Err(error) = watch(&monitor, &posture).await;
-        let text = format!("changes of the gateway namespace can no longer be watched: {error}");
-        hold(posture, "monitor", Cause::new(text, "restart the gateway")).await;
-    });
-}
-
 /// Seals for good when something that must run ends: a door that nobody serves, a watcher that sees nothing.
 pub fn fallen(ctx: &Context, posture: &Arc<Posture>) {
     let (mut fallen, posture) = (ctx.tasks.fallen(), posture.clone());
@@ -84,19 +58,6 @@ pub fn fallen(ctx: &Context, posture: &Arc<Posture>) {
         )
         .await;
     });
-}
-
-async fn watch(monitor: &Monitor, posture: &Posture) -> io::Result<std::convert::Infallible> {
-    loop {
-        let changes = monitor.changed().await?;
-        tracing::warn!(?changes, "somebody else changed the gateway namespace");
-        posture.wake();
-    }
-}
-
-async fn hold(posture: Arc<Posture>, holder: &'static str, cause: Cause) {
-    // Sealing blocks for milliseconds; if the runtime is ending there is nothing left to seal.
-    let _ = tokio::task::spawn_blocking(move || posture.hold(holder, &cause)).await;
 }
 
 /// Floors: read at the start, looked at again each second; networks of before wait for them.

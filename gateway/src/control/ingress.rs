@@ -40,6 +40,8 @@ use crate::record::entry::{Close, DecidedBy, Denied, Entry, Open, Subject};
 const DIAL: Duration = Duration::from_secs(10);
 /// Bytes moved at once in each direction.
 const BUFFER: usize = 32 << 10;
+/// A way in on which no byte ever moved is ended after this time, as a way out is.
+const SILENT: Duration = Duration::from_mins(10);
 
 /// Decides, dials, records; the reply turns the connection into the stream.
 pub async fn open(
@@ -139,13 +141,15 @@ impl<'a> Way<'a> {
     }
 
     fn decide(&self) -> Result<Ground, Problem> {
+        self.judge().map_err(|denial| self.deny(&denial))
+    }
+
+    fn judge(&self) -> Result<Ground, Denial> {
         match decide_connect(&self.network.live.load().snapshot, &self.intent, now()) {
             Connect::Dial(permit) => Ok(permit.into_ground()),
-            Connect::Deny(denial) => Err(self.deny(&denial)),
+            Connect::Deny(denial) => Err(denial),
             // Nothing about a way in waits for a name.
-            Connect::LookUp(_) | Connect::Hear(_) => {
-                Err(self.deny(&plain(Reason::AddressNotAllowed)))
-            }
+            Connect::LookUp(_) | Connect::Hear(_) => Err(plain(Reason::AddressNotAllowed)),
         }
     }
 
@@ -191,9 +195,32 @@ impl<'a> Way<'a> {
             flow: guard.flow.id,
             ..open
         };
+        // Whoever replaces a policy, seals or ends a network walks the registered flows; what changed while this one was
+        // dialled is looked at once more here.
+        self.still_permitted()
+            .map_err(|denial| self.deny(&denial))?;
+        self.network
+            .ledger
+            .record()
+            .map_err(|reason| self.deny(&plain(reason)))?;
         let recorded = self.verbs.ctx.journal.append(Entry::Open(Box::new(open)));
-        recorded.map_err(|e| Problem::new(503, "journal", problems::chain(&e)))?;
-        Ok((stream, guard))
+        match recorded {
+            Ok(()) => Ok((stream, guard)),
+            Err(error) if error.0.kind() == io::ErrorKind::QuotaExceeded => {
+                Err(self.deny(&plain(Reason::LimitRecords)))
+            }
+            Err(error) => Err(Problem::new(503, "journal", problems::chain(&error))),
+        }
+    }
+
+    fn still_permitted(&self) -> Result<(), Denial> {
+        if self.network.ended.is_cancelled() {
+            return Err(plain(Reason::RunEnded));
+        }
+        if !*self.verbs.ctx.open.borrow() {
+            return Err(plain(Reason::GatewaySealed));
+        }
+        self.judge().map(drop)
     }
 
     async fn connect(&self) -> io::Result<TcpStream> {
@@ -293,12 +320,17 @@ impl WayIn {
         let flow = &self.guard.flow;
         let ledger = &self.network.ledger;
         let up = copy(&mut from_inside, &mut to_outside, &flow.up, |bytes| {
-            ledger.upload(bytes)
+            ledger.upload(bytes).map(|()| ledger.pace_up(bytes))
         });
         let down = copy(&mut from_outside, &mut to_inside, &flow.down, |bytes| {
-            ledger.download(bytes)
+            ledger.download(bytes).map(|()| ledger.pace_down(bytes))
         });
-        match tokio::try_join!(up, down) {
+        let moved = async { tokio::try_join!(up, down) };
+        let moved = tokio::select! {
+            moved = moved => moved,
+            () = silence([&flow.up, &flow.down], SILENT) => return "idle",
+        };
+        match moved {
             Ok(_) => "client_closed",
             Err(Stop::Broken) => "reset",
             Err(Stop::Budget(reason)) => reason.code(),
@@ -340,12 +372,20 @@ enum Stop {
     Budget(Reason),
 }
 
-/// One direction: counted before it is passed on, its end passed on as an end.
+/// Ends after this time if no byte moved, else never.
+async fn silence(moved: [&AtomicU64; 2], limit: Duration) {
+    tokio::time::sleep(limit).await;
+    if moved.iter().any(|bytes| bytes.load(Ordering::Relaxed) > 0) {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// One direction: counted before it is passed on, at the network's pace, its end passed on as an end.
 async fn copy(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
     moved: &AtomicU64,
-    spend: impl Fn(u64) -> Result<(), Reason>,
+    spend: impl Fn(u64) -> Result<Duration, Reason>,
 ) -> Result<(), Stop> {
     let mut buffer = vec![0; BUFFER];
     loop {
@@ -353,8 +393,27 @@ async fn copy(
         let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else {
             return to.shutdown().await.map_err(|_| Stop::Broken);
         };
-        spend(count as u64).map_err(Stop::Budget)?;
+        let pause = spend(count as u64).map_err(Stop::Budget)?;
         moved.fetch_add(count as u64, Ordering::Relaxed);
         to.write_all(bytes).await.map_err(|_| Stop::Broken)?;
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_way_in_without_a_byte_ends_after_its_limit_and_one_with_a_byte_does_not() {
+        assert_eq!(SILENT, crate::relay::Waits::default().silent);
+        let (none, one) = (AtomicU64::new(0), AtomicU64::new(1));
+        let (limit, began) = (Duration::from_millis(20), tokio::time::Instant::now());
+        silence([&none, &none], limit).await;
+        assert!(began.elapsed() >= limit);
+        let spoken = tokio::time::timeout(limit * 5, silence([&none, &one], limit)).await;
+        assert!(spoken.is_err());
     }
 }

@@ -1,7 +1,9 @@
 //! The server: accepts, learns who asks, reads one request at a time, answers.
 //!
-//! Bounded in every direction: connections in all and by user, time for a head and a body, bytes of a body. Each
-//! connection is a task of its own; a panic in one ends that connection only.
+//! Bounded in every direction: connections in all and by user, time for a head and a body, bytes of a body. A part of the
+//! places is root's and the gateway's own user's alone, and nobody is made to wait for a place: who cannot have one is
+//! hung up on, so that the queue of the socket stays short for the next. Each connection is a task of its own; a panic in
+//! one ends that connection only.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -19,16 +21,17 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
 
-use super::access::Peer;
+use super::access::{Peer, is_ours};
 use super::descriptor::{Carrier, Descriptor};
 use super::routes;
 use super::verbs::Verbs;
 
 /// Connections in all: followers are long-lived, everything else lasts milliseconds.
 const MOST: usize = 1024;
-/// Connections of one user that is not root: followers of a curious user must not keep a runner out.
+/// Of these, for root and the gateway's own user alone: whatever the others do, the machine's owner gets in.
+const RESERVE: usize = 128;
+/// Connections of one other user: followers of a curious user must not keep a runner out.
 const MOST_OF_USER: usize = 128;
 /// A request head is due within this time.
 const HEAD: Duration = Duration::from_secs(10);
@@ -64,9 +67,18 @@ pub fn bind(path: &Path, others: bool) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// How many connections each user has.
+/// How many connections there are.
+#[derive(Debug, Default)]
+struct Counts {
+    all: usize,
+    /// Those of users that are not root.
+    others: usize,
+    by_user: HashMap<u32, usize>,
+}
+
+/// Who has how many connections.
 #[derive(Clone, Debug, Default)]
-struct Users(Arc<Mutex<HashMap<u32, usize>>>);
+struct Users(Arc<Mutex<Counts>>);
 
 /// One connection's place among its user's; given back on drop.
 #[derive(Debug)]
@@ -78,11 +90,15 @@ struct Seat {
 impl Users {
     fn seat(&self, peer: Peer) -> Option<Seat> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(peer.uid).or_default();
-        if peer.uid != 0 && *count >= MOST_OF_USER {
+        let other = !is_ours(peer.uid);
+        let of_user = counts.by_user.get(&peer.uid).copied().unwrap_or_default();
+        let crowded = other && (of_user >= MOST_OF_USER || counts.others >= MOST - RESERVE);
+        if crowded || counts.all >= MOST {
             return None;
         }
-        *count += 1;
+        counts.all += 1;
+        counts.others += usize::from(other);
+        counts.by_user.insert(peer.uid, of_user + 1);
         Some(Seat {
             users: self.clone(),
             uid: peer.uid,
@@ -93,10 +109,12 @@ impl Users {
 impl Drop for Seat {
     fn drop(&mut self) {
         let mut counts = self.users.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.uid) {
+        counts.all -= 1;
+        counts.others -= usize::from(!is_ours(self.uid));
+        if let Some(count) = counts.by_user.get_mut(&self.uid) {
             *count -= 1;
             if *count == 0 {
-                counts.remove(&self.uid);
+                counts.by_user.remove(&self.uid);
             }
         }
     }
@@ -104,12 +122,8 @@ impl Drop for Seat {
 
 /// Serves until the gateway stops.
 pub async fn serve(verbs: Arc<Verbs>, listener: UnixListener) {
-    let (places, users) = (Arc::new(Semaphore::new(MOST)), Users::default());
+    let users = Users::default();
     loop {
-        // The place comes first: at the ceiling connections wait in the backlog and cost nothing.
-        let Ok(place) = places.clone().acquire_owned().await else {
-            return;
-        };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -128,12 +142,15 @@ pub async fn serve(verbs: Arc<Verbs>, listener: UnixListener) {
             }
         };
         let Some(seat) = users.seat(peer) else {
-            tracing::warn!(peer.uid, "a user has too many control connections");
+            tracing::warn!(
+                peer.uid,
+                "no place for one more control connection of this user"
+            );
             continue;
         };
         let connection = verbs.clone();
         verbs.tasks().spawn("control connection", async move {
-            let _held = (place, seat);
+            let _held = seat;
             if let Err(error) = converse(connection, peer, stream).await {
                 tracing::debug!(
                     error = &error as &dyn std::error::Error,
@@ -177,18 +194,32 @@ async fn answer(
 mod tests {
     use super::*;
 
+    fn all_of(users: &Users, uid: u32) -> Vec<Seat> {
+        std::iter::from_fn(|| users.seat(Peer { uid })).collect()
+    }
+
     #[test]
     fn one_user_cannot_take_every_connection_and_gets_its_own_back() {
         let users = Users::default();
-        let curious = Peer { uid: 1000 };
-        let held: Vec<_> = std::iter::from_fn(|| users.seat(curious)).collect();
+        let held = all_of(&users, 1000);
         assert_eq!(held.len(), MOST_OF_USER);
         assert!(users.seat(Peer { uid: 1001 }).is_some());
-        let root: Vec<_> = (0..=MOST_OF_USER)
-            .filter_map(|_| users.seat(Peer { uid: 0 }))
-            .collect();
-        assert_eq!(root.len(), MOST_OF_USER + 1);
         drop(held);
-        assert!(users.seat(curious).is_some());
+        assert!(users.seat(Peer { uid: 1000 }).is_some());
+    }
+
+    #[test]
+    fn all_other_users_together_cannot_keep_root_out() {
+        let users = Users::default();
+        let held: Vec<_> = (1000..1100).flat_map(|uid| all_of(&users, uid)).collect();
+        assert_eq!(held.len(), MOST - RESERVE);
+        assert!(users.seat(Peer { uid: 2000 }).is_none());
+        let root = all_of(&users, 0);
+        assert_eq!(root.len(), RESERVE);
+        drop(root);
+        assert!(users.seat(Peer { uid: 2000 }).is_none());
+        drop(held);
+        assert_eq!(all_of(&users, 0).len(), MOST);
+        assert_eq!(users.0.lock().unwrap().all, 0);
     }
 }

@@ -31,7 +31,7 @@ use crate::member::Membership;
 /// What the kernel part is made from.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where namespaces are kept; `/run/netns` is where `ip netns` looks.
+    /// Where namespaces are kept.
     pub directory: PathBuf,
     /// Name of the namespace in it.
     pub name: String,
@@ -50,10 +50,13 @@ pub struct Config {
 }
 
 impl Config {
+    /// Where namespaces are kept: `ip netns` looks there too.
+    pub const DIRECTORY: &str = "/run/netns";
+
     /// The defaults, with these service addresses.
     pub fn new(service4: Ipv4Addr, service6: Ipv6Addr) -> Self {
         Self {
-            directory: "/run/netns".into(),
+            directory: Self::DIRECTORY.into(),
             name: netpolicy::ruleset::TABLE.into(),
             service4,
             service6,

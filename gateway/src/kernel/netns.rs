@@ -239,6 +239,22 @@ where
     })
 }
 
+/// Opens the file of a namespace, made if it is not there, for whoever locks it: the lock belongs to the namespace.
+///
+/// Two that make it at once would mount one over the other, so the directory is locked for the moment, as `ip netns`
+/// does.
+pub fn keep(directory: &Path, name: &str) -> Result<File, KernelError> {
+    let path = persistent_path(directory, name)?;
+    let opening = || format!("opening {}", directory.display());
+    fs::create_dir_all(directory).act(opening())?;
+    let moment = File::open(directory).act(opening())?;
+    rustix::fs::flock(&moment, rustix::fs::FlockOperation::LockExclusive)
+        .map_err(io::Error::from)
+        .act(format!("locking {}", directory.display()))?;
+    Ns::open_or_create(directory, name)?;
+    File::open(&path).act(format!("opening {}", path.display()))
+}
+
 /// Makes the directory a shared mount, as `ip netns` does: or its first run would put one over it, and our namespace would
 /// be mounted twice, once out of reach.
 fn share(directory: &Path) -> Result<(), KernelError> {

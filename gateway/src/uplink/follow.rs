@@ -76,8 +76,31 @@ impl Follower {
         Ok((Self { ns, notices, view }, receiver))
     }
 
+    /// Subscribes and looks afresh after a failure, for the same readers.
+    pub async fn begin_again(&mut self) -> Result<(), KernelError> {
+        let ns = self.ns.duplicate()?;
+        let subscribed = move || -> Result<_, KernelError> {
+            Ok((ns.run(|| monitor::subscribe(&GROUPS))?, look(&ns)?))
+        };
+        let begun = tokio::task::spawn_blocking(subscribed).await;
+        let (socket, seen) = begun
+            .map_err(io::Error::other)
+            .act("looking at the uplink")??;
+        self.notices = watch_socket(socket).act("waiting for routing changes")?;
+        self.picture(seen);
+        Ok(())
+    }
+
+    fn picture(&self, seen: UplinkView) {
+        self.view.send_if_modified(|view| {
+            let changed = *view != seen;
+            *view = seen;
+            changed
+        });
+    }
+
     /// Follows until the picture cannot be refreshed. A critical task: its end must seal the gateway.
-    pub async fn run(self) -> Result<(), KernelError> {
+    pub async fn run(&self) -> Result<(), KernelError> {
         loop {
             let mut ready = self
                 .notices
@@ -92,11 +115,7 @@ impl Follower {
             let seen = seen
                 .map_err(io::Error::other)
                 .act("looking at the uplink")??;
-            self.view.send_if_modified(|view| {
-                let changed = *view != seen;
-                *view = seen;
-                changed
-            });
+            self.picture(seen);
         }
     }
 }

@@ -1,18 +1,17 @@
 //! The control socket against the wrong people and the wrong requests, each with its permitted twin.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 
 use super::lab::*;
 use crate::config::ControlUsers;
-use crate::control::api::{ExplainRequest, FourTuple, IngressRequest};
+use crate::control::api::{ExplainRequest, FourTuple};
 use crate::control::descriptor::send;
 use crate::record::Entry;
 
@@ -191,18 +190,24 @@ fn descriptors_are_taken_only_by_attach_and_only_one() {
     assert_eq!(status(&with(attach.clone(), vec![own])), "403");
     assert!(lab.block(async |c| c.networks().await.unwrap()).is_empty());
     assert_eq!(status(&with(attach, vec![fresh_namespace()])), "200");
-    // A descriptor behind the first byte belongs to no request, and the kernel closes it.
-    runtime.block_on(async {
-        let stream = tokio::net::UnixStream::connect(lab.socket()).await.unwrap();
-        let request = get("/v1/health");
-        let (first, rest) = request.split_at(1);
-        stream.writable().await.unwrap();
-        stream.try_write(first.as_bytes()).unwrap();
-        send(&stream, rest.as_bytes(), &fresh_namespace()).unwrap();
-        let mut answer = String::new();
-        let mut stream = stream;
-        stream.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    // A descriptor behind the first byte belongs to no request, and the kernel closes it. (Where the gateway had not read
+    // the first byte yet, it comes with it as far as anybody can tell, and is refused.)
+    let behind = || {
+        runtime.block_on(async {
+            let stream = tokio::net::UnixStream::connect(lab.socket()).await.unwrap();
+            let request = get("/v1/health");
+            let (first, rest) = request.split_at(1);
+            stream.writable().await.unwrap();
+            stream.try_write(first.as_bytes()).unwrap();
+            send(&stream, rest.as_bytes(), &fresh_namespace()).unwrap();
+            let mut answer = String::new();
+            let mut stream = stream;
+            stream.read_to_string(&mut answer).await.unwrap();
+            answer
+        })
+    };
+    eventually("an answer to the request alone", || {
+        behind().starts_with("HTTP/1.1 200").then_some(())
     });
 }
 
@@ -258,50 +263,6 @@ fn a_wished_identity_is_refused_while_it_lives() {
     );
     lab.block(async |c| c.detach(&first.view.id).await.unwrap());
     eventually("the name to be free", || lab.try_attach(&named()).ok());
-}
-
-#[test]
-fn the_way_in_needs_an_entry_and_is_recorded() {
-    let lab = Lab::started();
-    let sandbox = lab.attach("policy: app\nnetwork: none\ningress:\n  - ports: [8080]\n");
-    let listeners =
-        sandbox.run(|| [8080, 8081].map(|port| TcpListener::bind(("0.0.0.0", port)).unwrap()));
-    let [open, closed] = listeners;
-    let server = std::thread::spawn(move || {
-        let (mut stream, from) = open.accept().unwrap();
-        let mut request = [0; 4];
-        stream.read_exact(&mut request).unwrap();
-        stream.write_all(b"pong").unwrap();
-        (request, from.ip())
-    });
-    let ask = |port| IngressRequest { port, v6: false };
-    let denied = lab.block(async |c| c.ingress(&sandbox.view.id, &ask(8081)).await.err().unwrap());
-    assert_eq!(denied.problem().unwrap().code, "denied");
-    closed.set_nonblocking(true).unwrap();
-    assert!(closed.accept().is_err(), "nothing was dialled");
-    let answer = lab.block(async |c| {
-        let mut stream = c.ingress(&sandbox.view.id, &ask(8080)).await.unwrap();
-        stream.write_all(b"ping").await.unwrap();
-        let mut answer = [0; 4];
-        stream.read_exact(&mut answer).await.unwrap();
-        answer
-    });
-    assert_eq!(&answer, b"pong");
-    assert_eq!(
-        server.join().unwrap(),
-        (*b"ping", std::net::IpAddr::V4(sandbox.view.service_v4))
-    );
-    eventually("the end in the record", || {
-        lab.block(async |c| {
-            let mut lines = c.records(0).await.unwrap();
-            while let Some(line) = lines.next().await.unwrap() {
-                if matches!(&line.entry, Entry::Close(close) if close.up == 4 && close.down == 4) {
-                    return Some(());
-                }
-            }
-            None
-        })
-    });
 }
 
 #[test]

@@ -89,9 +89,18 @@ pub struct Lab {
 }
 
 struct Running {
+    inside: Inside,
     stop: oneshot::Sender<()>,
     kill: oneshot::Sender<()>,
     thread: JoinHandle<()>,
+}
+
+/// Handles of a running gateway, for tests that break it from within.
+#[derive(Clone)]
+pub struct Inside {
+    pub ctx: crate::context::Context,
+    pub posture: Arc<crate::posture::Posture>,
+    pub runtime: tokio::runtime::Handle,
 }
 
 impl Lab {
@@ -187,7 +196,12 @@ impl Lab {
                 match build(config) {
                     Err(error) => built.send(Err(error)).unwrap(),
                     Ok(appliance) => {
-                        built.send(Ok(())).unwrap();
+                        let inside = Inside {
+                            ctx: appliance.context().clone(),
+                            posture: appliance.posture().clone(),
+                            runtime: tokio::runtime::Handle::current(),
+                        };
+                        built.send(Ok(inside)).unwrap();
                         tokio::select! {
                             () = appliance.run(async { let _ = stopped.await; }) => {}
                             _ = killed => {}
@@ -198,9 +212,39 @@ impl Lab {
             // Like a kill: nothing is told that it ends.
             runtime.shutdown_background();
         });
-        outcome.recv().unwrap()?;
-        *self.gateway.lock().unwrap() = Some(Running { stop, kill, thread });
+        let inside = outcome.recv().unwrap()?;
+        *self.gateway.lock().unwrap() = Some(Running {
+            inside,
+            stop,
+            kill,
+            thread,
+        });
         Ok(())
+    }
+
+    /// The running gateway from within.
+    pub fn within(&self) -> Inside {
+        self.gateway
+            .lock()
+            .unwrap()
+            .as_ref()
+            .unwrap()
+            .inside
+            .clone()
+    }
+
+    /// Starts a second gateway beside the first, and stops it again once it enforces.
+    pub fn beside(&self, config: GatewayConfig) {
+        let first = self.gateway.lock().unwrap().take();
+        let socket = config.control.clone();
+        self.try_start(config).unwrap();
+        eventually("the second gateway", || {
+            Self::block_on(&socket, async |c| c.health().await)
+                .ok()
+                .filter(|h| h.open)
+        });
+        self.stop();
+        *self.gateway.lock().unwrap() = first;
     }
 
     /// Stops cleanly.
@@ -223,11 +267,15 @@ impl Lab {
 
     /// Asks the gateway something.
     pub fn block<T>(&self, ask: impl AsyncFnOnce(Client) -> T) -> T {
+        Self::block_on(&self.socket(), ask)
+    }
+
+    fn block_on<T>(socket: &Path, ask: impl AsyncFnOnce(Client) -> T) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
-        runtime.block_on(ask(Client::new(self.socket())))
+        runtime.block_on(ask(Client::new(socket.to_owned())))
     }
 
     pub fn try_attach(&self, request: &AttachRequest) -> Result<Sandbox, ClientError> {
@@ -262,7 +310,7 @@ impl Drop for Lab {
             let _ = running.kill.send(());
             let _ = running.thread.join();
         }
-        for end in ["u", "f", "g"] {
+        for end in ["u", "f", "g", "b"] {
             let _ = Command::new("ip")
                 .args(["netns", "del", &format!("{}{end}", self.name)])
                 .output();

@@ -416,13 +416,42 @@ fn uninstalling_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_second_gateway_on_the_same_state_is_refused() {
+fn a_second_gateway_that_shares_anything_is_refused_and_disturbs_nothing_and_one_that_shares_nothing_runs()
+ {
     let lab = Lab::started();
-    let error = lab.try_start(lab.config()).unwrap_err();
-    assert!(
-        matches!(error, crate::appliance::BuildError::Locked(_)),
-        "{error}"
-    );
+    let sandbox = lab.attach(&far_only());
+    let kept = sandbox.echoes(FAR).unwrap();
+    let (own, dir) = (lab.config(), tempfile::tempdir().unwrap());
+    let apart = || GatewayConfig {
+        namespace: format!("{}b", lab.name),
+        uplink: own.uplink,
+        resolvers: own.resolvers.clone(),
+        ..GatewayConfig::under(&dir.path().join("state"), &dir.path().join("run"))
+    };
+    let mut sharing = [apart(), apart(), apart(), apart()];
+    let [state, run, journal, namespace] = &mut sharing;
+    state.state_dir.clone_from(&own.state_dir);
+    run.run_dir.clone_from(&own.run_dir);
+    journal.journal.dir.clone_from(&own.journal.dir);
+    namespace.namespace.clone_from(&own.namespace);
+    let shared = [
+        own.state_dir.clone(),
+        own.run_dir.clone(),
+        own.journal.dir.clone(),
+        std::path::Path::new("/run/netns").join(&own.namespace),
+    ];
+    for (config, shared) in sharing.into_iter().zip(shared) {
+        let error = lab.try_start(config).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("another gateway uses {}", shared.display())
+        );
+        assert!(error.hint().contains("gateway.namespace"));
+    }
+    assert!(!is_over(&kept));
+    sandbox.echoes(FAR).unwrap();
+    assert!(lab.block(async |c| c.health().await.unwrap()).open);
+    lab.beside(apart());
 }
 
 #[test]

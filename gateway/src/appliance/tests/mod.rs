@@ -2,5 +2,7 @@
 
 mod control;
 mod ends;
+mod falls;
+mod ingress;
 mod lab;
 mod life;

@@ -132,3 +132,40 @@ async fn changes_are_followed_live() {
     });
     followed.await.unwrap();
 }
+
+#[tokio::test]
+async fn a_new_beginning_shows_what_was_missed_and_follows_again() {
+    let ns = uplink();
+    let (mut follower, mut view) = Follower::open(ns.duplicate().unwrap()).unwrap();
+    let add = |line: &'static str| {
+        let other = ns.duplicate().unwrap();
+        tokio::task::spawn_blocking(move || ip(&other, line))
+    };
+    add("addr add 10.9.7.7/32 dev up0").await.unwrap();
+    assert!(
+        !view
+            .borrow()
+            .addresses
+            .contains(&"10.9.7.7".parse().unwrap())
+    );
+    follower.begin_again().await.unwrap();
+    assert!(
+        view.borrow_and_update()
+            .addresses
+            .contains(&"10.9.7.7".parse().unwrap())
+    );
+    let followed = tokio::time::timeout(Duration::from_secs(5), async {
+        let change = async {
+            add("addr add 10.9.7.8/32 dev up0").await.unwrap();
+            let address = "10.9.7.8".parse().unwrap();
+            view.wait_for(|view| view.addresses.contains(&address))
+                .await
+                .unwrap();
+        };
+        tokio::select! {
+            ended = follower.run() => panic!("the follower ended: {ended:?}"),
+            () = change => {}
+        }
+    });
+    followed.await.unwrap();
+}

@@ -1,0 +1,104 @@
+//! Parts of the gateway that end or panic: noticed, and sealed for as long as they are missing.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::lab::*;
+use crate::appliance::watch::{self, Watcher};
+use crate::control::api::PostureView;
+use crate::kernel::KernelError;
+
+fn posture(lab: &Lab) -> PostureView {
+    lab.block(async |c| c.posture().await.unwrap())
+}
+
+fn sealed_for(lab: &Lab, cause: &str) -> PostureView {
+    eventually("the seal", || {
+        Some(posture(lab)).filter(|p| {
+            p.state == "sealed" && p.cause.as_deref().is_some_and(|c| c.contains(cause))
+        })
+    })
+}
+
+#[test]
+fn a_door_that_panics_or_ends_seals_with_its_name_and_a_flow_that_panics_does_not() {
+    for panics in [true, false] {
+        let lab = Lab::started();
+        let sandbox = lab.attach(&far_only());
+        let within = lab.within();
+        let _runtime = within.runtime.enter();
+        within
+            .ctx
+            .tasks
+            .spawn("flow", async { panic!("a flow trips over a packet") });
+        eventually("the count", || {
+            (within.ctx.tasks.panics() == 1).then_some(())
+        });
+        sandbox.echoes(FAR).unwrap();
+        assert_eq!(posture(&lab).state, "enforcing");
+
+        within.ctx.tasks.keep("door", async move {
+            assert!(!panics, "a door trips over a packet");
+        });
+        let seen = sealed_for(&lab, "a part of the gateway has ended: door");
+        assert!(seen.hint.unwrap().contains("restart"));
+        let refused = sandbox.echoes(FAR).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        // a look at rules that are right does not open what nobody serves
+        within.posture.wake();
+        assert!(sandbox.echoes(FAR).is_err());
+        assert_eq!(posture(&lab).state, "sealed");
+    }
+}
+
+/// Fails at first, then panics, then watches.
+struct Clumsy {
+    begun: Arc<AtomicUsize>,
+    go_on: Arc<tokio::sync::Notify>,
+}
+
+impl Watcher for Clumsy {
+    const NAME: &'static str = "clumsy";
+    const LOST: &'static str = "nothing is seen";
+
+    async fn watch(&mut self) -> String {
+        match self.begun.load(Ordering::SeqCst) {
+            0 => "its socket broke".to_owned(),
+            1 => panic!("it trips over a notice"),
+            _ => std::future::pending().await,
+        }
+    }
+
+    async fn renew(&mut self) -> Result<(), KernelError> {
+        self.go_on.notified().await;
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_watcher_that_fails_or_panics_seals_until_it_watches_again() {
+    let lab = Lab::started();
+    let sandbox = lab.attach(&far_only());
+    let kept = sandbox.echoes(FAR).unwrap();
+    let within = lab.within();
+    let clumsy = Clumsy {
+        begun: Arc::default(),
+        go_on: Arc::default(),
+    };
+    let go_on = clumsy.go_on.clone();
+    let _runtime = within.runtime.enter();
+    watch::keep(&within.ctx, &within.posture, clumsy);
+    sealed_for(&lab, "nothing is seen: its socket broke");
+    assert!(sandbox.echoes(FAR).is_err());
+    go_on.notify_one();
+    sealed_for(&lab, "nothing is seen: it panicked");
+    assert!(sandbox.echoes(FAR).is_err());
+    go_on.notify_one();
+    eventually("an enforcing gateway", || {
+        (posture(&lab).state == "enforcing").then_some(())
+    });
+    sandbox.echoes(FAR).unwrap();
+    assert!(!is_over(&kept), "what was permitted before stays");
+}
