@@ -2,7 +2,9 @@
 //!
 //! Owns: the canonical form of names ([`name`]) and the classes of addresses ([`addr`]), the grammar of policy
 //! files ([`document`]), their checked meaning ([`policy`]), the two decisions ([`decide`]), why a decision came
-//! out as it did ([`explain`]) and the kernel rules as plain data ([`ruleset`]).
+//! out as it did ([`explain`]), what in a policy does nothing or more than it looks ([`lint`]),
+//! what changes between two policies ([`diff`]) and the kernel rules as
+//! plain data ([`ruleset`]).
 //!
 //! Refuses to own: I/O, clocks, sockets, threads. Time and resolver answers are parameters. Nothing here is unsafe.
 //!
@@ -11,11 +13,16 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
+#[cfg(test)]
+mod arbitrary;
 pub mod decide;
+pub mod diff;
 pub mod document;
 pub mod explain;
 pub mod ids;
+pub mod lint;
 pub mod name;
 pub mod policy;
 pub mod reason;
 pub mod ruleset;
+pub mod time;

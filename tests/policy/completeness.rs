@@ -7,6 +7,9 @@ fn every_verb_has_help() {
     for verb in [
         &["run"][..],
         &["policy", "check"],
+        &["policy", "lints"],
+        &["policy", "test"],
+        &["policy", "diff"],
         &["policy", "explain"],
         &["policy", "schema"],
         &["policy", "render"],

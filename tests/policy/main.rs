@@ -1,6 +1,7 @@
-//! The policy verbs, black box: what `sallyport policy` says about files, destinations and presets.
+//! The policy verbs, black box: what `sallyport policy` says about files, destinations, presets and records.
 
 mod check;
 mod completeness;
 mod explain;
 mod language;
+mod tools;

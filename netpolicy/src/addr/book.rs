@@ -72,6 +72,32 @@ impl AddressBook {
         TABLES.is_special_space(net)
     }
 
+    /// Whether no policy opens any address of the prefix, on any machine: metadata, loopback, multicast.
+    pub fn is_never_open(net: &IpNet) -> bool {
+        TABLES.is_never_open(net)
+    }
+
+    /// Whether the prefix could hold a public address on some machine. IPv6 ranges can translate to IPv4 ones, so of
+    /// them only those that are never open hold none.
+    pub fn may_hold_public(net: &IpNet) -> bool {
+        match net {
+            IpNet::V4(_) => TABLES.holds(net, |class| class == Class::Public),
+            IpNet::V6(_) => !Self::is_never_open(net),
+        }
+    }
+
+    /// Whether a `cidr` entry with this prefix could open special addresses: both its ends lie in special space.
+    pub fn may_name_special(net: &IpNet) -> bool {
+        let book = Self::default();
+        let is_special = |address| book.classify(address).class == Class::Special;
+        is_special(net.network()) && is_special(net.broadcast())
+    }
+
+    /// The first address of every stretch of one class, by the tables alone.
+    pub fn borders() -> impl Iterator<Item = IpAddr> {
+        TABLES.borders()
+    }
+
     /// Every address that a rule denying one of them must also deny: the address itself (IPv4-mapped ones as IPv4),
     /// then the IPv4 addresses it embeds.
     pub fn forms(&self, address: IpAddr) -> Vec<IpAddr> {

@@ -107,6 +107,40 @@ impl Tables {
         holds_special && within.all(|row| !matches!(row.class, Class::Public | Class::Private))
     }
 
+    /// Whether some address of a prefix is in a block of such a class.
+    pub(super) fn holds(&self, net: &IpNet, wanted: impl Fn(Class) -> bool) -> bool {
+        let segments = if matches!(net, IpNet::V4(_)) {
+            &self.v4
+        } else {
+            &self.v6
+        };
+        segments
+            .overlapping(bits(net.network()), bits(net.broadcast()))
+            .any(|row| wanted(row.class))
+    }
+
+    /// Whether a prefix holds metadata, loopback and multicast addresses only.
+    pub(super) fn is_never_open(&self, net: &IpNet) -> bool {
+        let metadata = self.metadata.iter().any(|(block, _)| block.contains(net));
+        metadata
+            || !self.holds(net, |class| {
+                !matches!(class, Class::Loopback | Class::Multicast)
+            })
+    }
+
+    /// The first address of every segment, and of what follows a metadata block.
+    pub(super) fn borders(&self) -> impl Iterator<Item = IpAddr> {
+        let v4 = self
+            .v4
+            .0
+            .iter()
+            .filter_map(|(bits, _)| u32::try_from(*bits).ok());
+        let v4 = v4.map(|bits| IpAddr::V4(bits.into()));
+        let v6 = self.v6.0.iter().map(|(bits, _)| IpAddr::V6((*bits).into()));
+        v4.chain(v6)
+            .chain(self.metadata.iter().map(|(net, _)| net.network()))
+    }
+
     /// The label of the metadata block around an address.
     pub(super) fn metadata(&self, address: IpAddr) -> Option<&'static str> {
         self.metadata

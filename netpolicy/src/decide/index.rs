@@ -17,7 +17,7 @@ type RuleNumber = usize;
 
 /// Rules by what they name.
 #[derive(Debug, Default)]
-pub(super) struct RuleIndex {
+pub(crate) struct RuleIndex {
     names: PatternIndex<RuleNumber>,
     nets: NetIndex,
     host_ports: [PortCover; 2],
@@ -25,7 +25,7 @@ pub(super) struct RuleIndex {
 
 impl RuleIndex {
     /// Indexes a list of rules.
-    pub(super) fn new(rules: &[Rule]) -> Self {
+    pub(crate) fn new(rules: &[Rule]) -> Self {
         let mut index = Self::default();
         let mut nets = Vec::new();
         for (number, rule) in rules.iter().enumerate() {
@@ -40,14 +40,14 @@ impl RuleIndex {
     }
 
     /// Numbers of the host rules whose pattern matches the name, in order of the document.
-    pub(super) fn by_name(&self, name: &Name) -> Vec<RuleNumber> {
+    pub(crate) fn by_name(&self, name: &Name) -> Vec<RuleNumber> {
         let mut found: Vec<RuleNumber> = self.names.matches(name).copied().collect();
         found.sort_unstable();
         found
     }
 
     /// Numbers of the `cidr` rules that hold the address, in order of the document.
-    pub(super) fn by_address(&self, address: IpAddr) -> Vec<RuleNumber> {
+    pub(crate) fn by_address(&self, address: IpAddr) -> Vec<RuleNumber> {
         self.nets.holding(address)
     }
 

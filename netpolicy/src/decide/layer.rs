@@ -77,7 +77,7 @@ impl Layer {
     }
 
     /// Host rules of `allow` that match the name and have not expired.
-    pub(super) fn allows_of(&self, name: &Name, now: UnixSeconds) -> impl Iterator<Item = &Rule> {
+    pub(crate) fn allows_of(&self, name: &Name, now: UnixSeconds) -> impl Iterator<Item = &Rule> {
         let numbers = self.index.allow.by_name(name).into_iter();
         numbers
             .filter_map(|number| self.policy().allow.get(number))

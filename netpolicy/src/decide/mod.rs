@@ -40,6 +40,7 @@ pub(crate) use bytes::judge_request;
 pub use bytes::{decide_bytes, judges_each_request};
 pub use connect::decide_connect;
 pub(crate) use connect::presume;
+pub(crate) use index::RuleIndex;
 pub use lookup::decide_lookup;
 pub use permit::{DialPermit, Ground, RelayPermit};
 pub use snapshot::{Layer, LayerKind, OwnListeners, Snapshot};

@@ -48,6 +48,13 @@ pub fn special(name: &Name) -> Option<Special> {
     local.then_some(Special::Local)
 }
 
+/// Suffixes of local names strictly below a name (`home.arpa` below `arpa`).
+pub(crate) fn local_below(apex: &Name) -> impl Iterator<Item = Name> + use<> {
+    let apex = apex.clone();
+    let all = LOCAL.iter().filter_map(|suffix| Name::parse(suffix).ok());
+    all.filter(move |name| name.is_below(&apex))
+}
+
 /// Whether a canonical name is the suffix or lies below it.
 fn is_at_or_below(name: &str, suffix: &str) -> bool {
     name.strip_suffix(suffix)

@@ -5,12 +5,12 @@
 use super::mistake::{Mistakes, nearest, quoted};
 use super::rules::{allow_rules, deny_rule, no_name, pattern, ports, protocol, word};
 use super::sets::Sets;
-use super::shape::{flag, whole};
+use super::shape::{flag, is_text, whole};
 use super::tree::Node;
 use super::values::size;
 use crate::addr::parse_ip;
 use crate::ids::PolicyHash;
-use crate::name::Authority;
+use crate::name::{Authority, Name};
 use crate::policy::{
     Expectation, Expected, IngressRule, Limits, NamesMode, NetworkMode, Place, Policy, Protocol,
     Rule, SecretUse, Unknown,
@@ -164,10 +164,19 @@ fn expectation(node: &Node, mistakes: &mut Mistakes) -> Option<Expectation> {
         .filter_map(|item| address(item, mistakes))
         .collect();
     let reason = node.field("reason").and_then(|code| reason(code, mistakes));
+    let sni = node
+        .field("sni")
+        .and_then(|name| server_name(name, mistakes));
+    if let Some(path) = node.field("path") {
+        check_request_path(path, mistakes);
+    }
     Some(Expectation {
         to: to?,
         protocol: protocol(node).unwrap_or(Protocol::Tcp),
         resolves_to,
+        sni,
+        method: word(node, "method").map(str::to_owned),
+        path: word(node, "path").map(str::to_owned),
         expect: match word(node, "expect")? {
             "permit" => Expected::Permit,
             "ask" => Expected::Ask,
@@ -175,6 +184,27 @@ fn expectation(node: &Node, mistakes: &mut Mistakes) -> Option<Expectation> {
         },
         at: node.at.clone(),
     })
+}
+
+/// A name as a client sends it: no pattern.
+fn server_name(node: &Node, mistakes: &mut Mistakes) -> Option<Name> {
+    let text = node
+        .scalar()
+        .filter(|text| !text.is_empty() && is_text(node))?;
+    Name::parse(text)
+        .map_err(|error| no_name(node, "`sni`", text, &error, mistakes))
+        .ok()
+}
+
+/// Any path that a client could send: one that no rule can match is worth a test of its own.
+fn check_request_path(node: &Node, mistakes: &mut Mistakes) {
+    if let Some(text) = node
+        .scalar()
+        .filter(|text| !text.is_empty() && !text.starts_with('/'))
+    {
+        let message = format!("path {} does not begin with '/'", quoted(text));
+        mistakes.hint(&node.at, message, "write a path such as /repos/acme/x");
+    }
 }
 
 fn destination(node: &Node, mistakes: &mut Mistakes) -> Option<Authority> {

@@ -12,7 +12,7 @@ const fn anything(expected: &'static str) -> Format {
     }
 }
 
-pub(super) static HOST: Format = anything("a host name such as example.com or *.example.com");
+pub(crate) static HOST: Format = anything("a host name such as example.com or *.example.com");
 pub(super) static CIDR: Format = Format {
     lexis: Lexis::Anything,
     ..anything("a prefix such as 203.0.113.0/24")
@@ -22,6 +22,7 @@ pub(super) static ADDRESS: Format = Format {
     ..anything("an address such as 203.0.113.7")
 };
 pub(super) static DESTINATION: Format = anything("a destination such as example.com:443");
+pub(super) static SERVER_NAME: Format = anything("a host name such as example.com");
 pub(super) static REASON: Format = anything("a reason code such as name_denied");
 
 pub(super) static SET_NAME: Format = Format {

@@ -2,14 +2,16 @@
 
 pub use super::entries::{ALLOW, DENY};
 use super::entries::{ALLOW_LIST, PORTS};
-use super::forms::{ADDRESS, DESTINATION, HEADER, HOST, REASON, SECRET_NAME, SET_NAME};
+use super::forms::{
+    ADDRESS, DESTINATION, HEADER, HOST, METHOD, PATH, REASON, SECRET_NAME, SERVER_NAME, SET_NAME,
+};
 use super::shape::{Bond, Field, Kind, Need, Shape};
 use super::values::{LABEL, SIZE, WORDS};
 
 use Need::{Optional, Required};
 
 /// One row of a table.
-pub(super) const fn field(key: &'static str, need: Need, kind: Kind, help: &'static str) -> Field {
+pub(crate) const fn field(key: &'static str, need: Need, kind: Kind, help: &'static str) -> Field {
     Field {
         key,
         kind,
@@ -250,6 +252,24 @@ static TEST: Shape = Shape {
             "Addresses that the name shall be taken to have.",
         ),
         field(
+            "sni",
+            Optional,
+            Kind::Text(&SERVER_NAME),
+            "The server name or Host that the client sends, if it is not the host of `to`.",
+        ),
+        field(
+            "method",
+            Optional,
+            Kind::Text(&METHOD),
+            "The method of a request. With `path` alone: GET.",
+        ),
+        field(
+            "path",
+            Optional,
+            Kind::Text(&PATH),
+            "The path of a request, as the client sends it. With `method` alone: /.",
+        ),
+        field(
             "expect",
             Required,
             Kind::Word(&["permit", "deny", "ask"]),
@@ -274,6 +294,24 @@ static TEST: Shape = Shape {
             word: "ask",
             other: "reason",
             why: "only a denial has a reason",
+        },
+        Bond::ApartIf {
+            key: "protocol",
+            word: "udp",
+            other: "sni",
+            why: "datagrams are not judged by their bytes",
+        },
+        Bond::ApartIf {
+            key: "protocol",
+            word: "udp",
+            other: "method",
+            why: "requests are judged on TCP",
+        },
+        Bond::ApartIf {
+            key: "protocol",
+            word: "udp",
+            other: "path",
+            why: "requests are judged on TCP",
         },
     ],
 };

@@ -6,11 +6,11 @@
 
 mod build;
 mod entries;
-mod forms;
+pub(crate) mod forms;
 pub mod grammar;
 pub mod mistake;
 mod presets;
-mod rules;
+pub(crate) mod rules;
 mod scalar;
 mod schema;
 pub mod sets;

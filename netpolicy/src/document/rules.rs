@@ -9,7 +9,7 @@ use crate::name::{NameError, Pattern};
 use crate::policy::{HttpRule, Ports, Protocol, Rule, Selector, Speaks};
 
 /// The text under a key.
-pub(super) fn word<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+pub(crate) fn word<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
     node.field(key).and_then(Node::scalar)
 }
 
@@ -87,7 +87,7 @@ fn selector(node: &Node, mistakes: &mut Mistakes) -> Option<Selector> {
     }
 }
 
-pub(super) fn pattern(node: &Node, mistakes: &mut Mistakes) -> Option<Pattern> {
+pub(crate) fn pattern(node: &Node, mistakes: &mut Mistakes) -> Option<Pattern> {
     let text = node
         .scalar()
         .filter(|text| !text.is_empty() && is_text(node))?;

@@ -22,7 +22,7 @@ use crate::name::{Host, Name};
 use crate::policy::{Expectation, Expected, Place, Protocol};
 use crate::reason::Reason;
 
-use outcome::Outcome;
+pub(crate) use outcome::{Outcome, of as outcome_of};
 
 /// What is asked about: a destination, and what shall be supposed about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -146,22 +146,47 @@ pub fn explain(s: &Snapshot, question: &Question, now: UnixSeconds) -> Explanati
     }
 }
 
-/// Runs the `tests:` of every layer's policy against the layers together: what does not come out as expected.
-pub fn failures(s: &Snapshot, now: UnixSeconds) -> Vec<(Expectation, Explanation)> {
-    let tests = s.layers().iter().flat_map(|layer| &layer.policy().tests);
+/// One line of `tests:` and what came of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tested {
+    /// The line.
+    pub test: Expectation,
+    /// Its policy's layer.
+    pub layer: LayerKind,
+    /// What the policies say.
+    pub found: Explanation,
+    /// Whether that is what was expected.
+    pub passed: bool,
+}
+
+/// Runs the `tests:` of every layer's policy against the layers together.
+pub fn run_tests(s: &Snapshot, now: UnixSeconds) -> Vec<Tested> {
+    let tests = s
+        .layers()
+        .iter()
+        .flat_map(|layer| layer.policy().tests.iter().map(|test| (layer.kind(), test)));
     tests
-        .filter_map(|test| Some((test.clone(), failure(s, test, now)?)))
+        .filter_map(|(layer, test)| run_test(s, layer, test, now))
         .collect()
 }
 
-fn failure(s: &Snapshot, test: &Expectation, now: UnixSeconds) -> Option<Explanation> {
+fn run_test(
+    s: &Snapshot,
+    layer: LayerKind,
+    test: &Expectation,
+    now: UnixSeconds,
+) -> Option<Tested> {
+    // a destination without a port was refused when the document was read
     let port = test.to.port?;
     let question = Question {
         resolves_to: test.resolves_to.clone(),
+        sni: test.sni.clone(),
+        method: test.method.clone(),
+        path: test.path.clone(),
         ..Question::new(test.to.host.clone(), port, test.protocol)
     };
     let found = explain(s, &question, now);
-    let fits = match test.expect {
+    let passed = match test.expect {
         Expected::Permit => found.decision == Decision::Permit,
         Expected::Ask => found.decision == Decision::Ask,
         Expected::Deny(reason) => {
@@ -169,5 +194,10 @@ fn failure(s: &Snapshot, test: &Expectation, now: UnixSeconds) -> Option<Explana
                 && reason.is_none_or(|reason| found.reason == Some(reason))
         }
     };
-    (!fits).then_some(found)
+    Some(Tested {
+        test: test.clone(),
+        layer,
+        found,
+        passed,
+    })
 }

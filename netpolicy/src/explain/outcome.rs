@@ -12,7 +12,7 @@ use crate::policy::{NetworkMode, Policy, Protocol, Rule, Selector, Speaks, Unkno
 use crate::reason::Reason;
 
 /// What the decisions said.
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     /// Permitted on this ground; without addresses where none were given.
     Permit(Ground),
     /// Denied.
@@ -21,7 +21,7 @@ pub(super) enum Outcome {
     Ask(Denial),
 }
 
-pub(super) fn of(s: &Snapshot, question: &Question, now: UnixSeconds) -> Outcome {
+pub(crate) fn of(s: &Snapshot, question: &Question, now: UnixSeconds) -> Outcome {
     let found = connect(s, question, now).and_then(|ground| {
         bytes(s, question, &ground, now)?;
         request(s, question, &ground, now)?;

@@ -356,9 +356,29 @@ tests:
   - { to: '8.8.8.8:443', expect: deny }
   - { to: 'b.example.com:443', expect: permit }
   - { to: '8.8.8.8:443', expect: deny, reason: address_denied }");
-    let lines: Vec<u32> = failures(&s, NOW)
-        .iter()
-        .map(|(test, _)| test.at.line)
-        .collect();
+    let run = run_tests(&s, NOW);
+    let failed = run.iter().filter(|tested| !tested.passed);
+    let lines: Vec<u32> = failed.map(|tested| tested.test.at.line).collect();
     assert_eq!(lines, [8, 9]);
+}
+
+#[test]
+fn tests_may_suppose_addresses_server_names_and_requests() {
+    let s = job("network: domains
+allow:
+  - { host: a.example.com, ports: [443], http: [{ methods: [GET], paths: [/pub/**] }] }
+tests:
+  - { to: 'a.example.com:443', method: GET, path: /pub/x, expect: permit }
+  - { to: 'a.example.com:443', path: /pub/x, expect: permit }
+  - { to: 'a.example.com:443', method: POST, path: /pub/x, expect: deny, reason: http_request_not_allowed }
+  - { to: 'a.example.com:443', path: /pub/../x, expect: deny, reason: http_request_not_allowed }
+  - { to: 'a.example.com:443', sni: b.example.com, expect: deny, reason: tls_name_mismatch }
+  - { to: 'a.example.com:443', resolves_to: [10.0.0.1], expect: deny, reason: name_resolves_to_forbidden }
+  - { to: 'a.example.com:443', protocol: udp, expect: deny, reason: protocol_not_allowed }
+  - { to: 'a.example.com:443', resolves_to: [8.8.8.8, 8.8.4.4], expect: permit }
+  - { to: '8.8.8.8:443', sni: a.example.com, expect: permit }
+  - { to: '8.8.8.8:443', sni: a.example.com, resolves_to: [8.8.4.4], expect: deny, reason: address_not_allowed }");
+    for tested in run_tests(&s, NOW) {
+        assert!(tested.passed, "{:?} is {:?}", tested.test, tested.found);
+    }
 }

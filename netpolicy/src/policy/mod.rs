@@ -209,6 +209,12 @@ pub struct Expectation {
     pub protocol: Protocol,
     /// Addresses that the name shall be taken to have.
     pub resolves_to: Vec<std::net::IpAddr>,
+    /// Server name or Host that the client sends, if it is not the host of `to`.
+    pub sni: Option<crate::name::Name>,
+    /// Method of a request.
+    pub method: Option<String>,
+    /// Path of a request, as the client sends it.
+    pub path: Option<String>,
     /// Permitted, or denied (with which reason, if one is written).
     pub expect: Expected,
     /// Place.

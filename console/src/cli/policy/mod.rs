@@ -1,8 +1,11 @@
 //! `sallyport policy`: the pure half of Sallyport on the command line. Needs no gateway, no root, no network.
 
 mod check;
+mod diff;
 mod explain;
+mod lints;
 mod render;
+mod test;
 
 use std::path::{Path, PathBuf};
 
@@ -24,17 +27,51 @@ Examples:
 
 Nothing is looked up: give the addresses of a name with --resolves-to to see what they change.";
 
+const CHECK_HELP: &str = "\
+Examples:
+  sallyport policy check research.yml
+  sallyport policy check --deny-warnings --lints lints.yml policies/*.yml
+  sallyport policy check --floor /etc/sallyport/floor.yml research.yml
+
+Warnings name entries that do nothing and entries that are wider than they look; `sallyport policy lints` lists them.
+Exit code 0: good; 1: mistakes, or warnings under --deny-warnings.";
+
+const TEST_HELP: &str = "\
+A policy says what it shall decide, beside what it permits:
+  tests:
+    - { to: api.github.com:443, expect: permit }
+    - { to: gist.github.com:443, expect: deny, reason: name_denied }
+    - { to: db.example.com:5432, resolves_to: [10.0.0.5], expect: deny }
+
+Nothing is looked up. Exit code 0: all passed; 1: one failed, or a file has mistakes.";
+
+const DIFF_HELP: &str = "\
+Example:
+  sallyport policy diff main.yml proposed.yml
+
+Compares what the policies decide: order, spelling and comments never show. `+` lets more through, `-` less.
+Exit code 0: both decide the same; 1: they differ.";
+
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Check policy files; every mistake with its place and a hint
-    Check {
-        /// Policy files
-        #[arg(required = true, value_name = "FILE")]
-        files: Vec<PathBuf>,
+    /// Check policy files; every mistake and every warning with its place and a hint
+    #[command(after_help = CHECK_HELP)]
+    Check(check::Arguments),
+    /// List what `check` warns about, and the date of its list of hosts
+    Lints {
+        /// A file that adds to the shipped list; repeat for several
+        #[arg(long, value_name = "FILE")]
+        lints: Vec<PathBuf>,
     },
     /// Say what would become of a destination, which line decides, and what would change it
     #[command(after_help = EXPLAIN_HELP)]
     Explain(explain::Arguments),
+    /// Run the `tests:` of policy files: each line passes or fails
+    #[command(after_help = TEST_HELP)]
+    Test(test::Arguments),
+    /// Say what changes from one policy to another: what is newly permitted and denied, limits, secrets
+    #[command(after_help = DIFF_HELP)]
+    Diff(diff::Arguments),
     /// Print the JSON Schema of policy files
     Schema,
     /// Print the kernel rules that every sandbox is behind, as text
@@ -48,8 +85,11 @@ pub enum Verb {
 
 pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
     match verb {
-        Verb::Check { files } => check::perform(&files, shared.format()),
+        Verb::Check(arguments) => check::perform(&arguments, shared.format()),
+        Verb::Lints { lints } => lints::perform(&lints, shared.format()),
         Verb::Explain(arguments) => explain::perform(&arguments, shared.format()),
+        Verb::Test(arguments) => test::perform(&arguments, shared.format()),
+        Verb::Diff(arguments) => diff::perform(&arguments, shared.format()),
         Verb::Schema => show::json(&document::schema()).map(|()| Outcome::Good),
         Verb::Render(arguments) => render::perform(&arguments, shared.format()),
         Verb::Presets { name: Some(name) } => {

@@ -134,3 +134,30 @@ fn paths_are_canonical_or_refused() {
         accepted(&rule(path));
     }
 }
+
+#[test]
+fn every_mistake_in_a_tests_block_is_told_at_once() {
+    let text = with(
+        "tests:
+  - { to: a.example.com, expect: permit }
+  - { to: 'a.example.com:443', expect: allow }
+  - { to: 'a.example.com:443', expect: deny, reason: name_denid }
+  - { to: 'a.example.com:443', expect: permit, resolves_to: [10.0.0.256] }
+  - { to: 'a.example.com:443', expect: permit, sni: '*.example.com' }
+  - { to: 'a.example.com:443', expect: permit, method: get }
+  - { to: 'a.example.com:443', expect: permit, path: x }
+  - { to: 'a.example.com:53', protocol: udp, sni: a.example.com, expect: deny }
+  - { to: 'a.example.com:53', protocol: udp, path: /x, expect: deny }
+  - { expect: permit }
+  - { to: '*.example.com:443', expect: permit }",
+    );
+    let found = parse("p.yaml", &text, None).unwrap_err();
+    let lines: Vec<u32> = found.iter().map(|mistake| mistake.at.line).collect();
+    assert_eq!(lines, (4..=14).collect::<Vec<u32>>(), "{found:#?}");
+    assert!(
+        found[2]
+            .hint
+            .as_deref()
+            .is_some_and(|hint| hint.contains("name_denied"))
+    );
+}

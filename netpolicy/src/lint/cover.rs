@@ -1,0 +1,161 @@
+//! Entries that another entry of the same list makes needless.
+//!
+//! "Covers" is a preorder: names or addresses, ports, transport, time, how bytes are judged and which requests pass. Of
+//! entries that cover each other the first one stays, so all that are warned about can go at once.
+
+use std::collections::HashSet;
+
+use super::effect::{place, witness};
+use super::{Code, Lint, is_own};
+use crate::addr::AddressBook;
+use crate::ids::UnixSeconds;
+use crate::name::{Pattern, PatternIndex};
+use crate::policy::{Place, Policy, Ports, Rule, Selector, Speaks};
+
+/// Entries that are compared with one: a file made of one host over and over costs no more than its size times this.
+const MOST_COMPARED: usize = 1000;
+
+/// Warnings about needless entries. Entries at the places in `silent` are left out on both sides.
+pub(super) fn check(policy: &Policy, now: UnixSeconds, silent: &HashSet<Place>) -> Vec<Lint> {
+    let mut found = list(policy, &policy.allow, silent, |wide, narrow| {
+        covers_allow(wide, narrow, policy.private)
+    });
+    found.extend(list(policy, &policy.deny, silent, |wide, narrow| {
+        covers_deny(wide, narrow, now)
+    }));
+    found
+}
+
+fn list(
+    policy: &Policy,
+    rules: &[Rule],
+    silent: &HashSet<Place>,
+    covers: impl Fn(&Rule, &Rule) -> bool,
+) -> Vec<Lint> {
+    let mut names: PatternIndex<usize> = PatternIndex::new();
+    let mut nets: Vec<usize> = Vec::new();
+    let heard = |rule: &Rule| !silent.contains(&rule.at);
+    for (at, rule) in rules.iter().enumerate().filter(|(_, rule)| heard(rule)) {
+        match &rule.to {
+            Selector::Host(pattern) => names.insert(pattern, at),
+            Selector::Cidr(_) => nets.push(at),
+        }
+    }
+    let mut found = Vec::new();
+    for (at, rule) in rules
+        .iter()
+        .enumerate()
+        .filter(|(_, rule)| heard(rule) && is_own(rule, policy))
+    {
+        let near = match &rule.to {
+            Selector::Host(pattern) => witness(pattern)
+                .map(|name| names.matches(&name).copied().take(MOST_COMPARED).collect())
+                .unwrap_or_default(),
+            Selector::Cidr(_) => nets.iter().copied().take(MOST_COMPARED).collect::<Vec<_>>(),
+        };
+        let mut others = near.into_iter().filter(|other| *other != at);
+        let by = others.find_map(|other| {
+            let wide = rules.get(other)?;
+            let first = other < at || !is_own(wide, policy);
+            (covers(wide, rule) && (first || !covers(rule, wide))).then_some(wide)
+        });
+        found.extend(by.map(|wide| needless(rule, wide, covers(rule, wide))));
+    }
+    found
+}
+
+fn needless(rule: &Rule, by: &Rule, same: bool) -> Lint {
+    let by_place = place(&by.at, &rule.at);
+    let (code, message) = if same {
+        (
+            Code::Duplicate,
+            format!("the same entry stands on {by_place} already"),
+        )
+    } else if by.http.is_empty() && !rule.http.is_empty() {
+        (
+            Code::Shadowed,
+            format!("`http` has no effect: {by_place} permits every request to the same host"),
+        )
+    } else {
+        (
+            Code::Shadowed,
+            format!("{by_place} covers all of the entry"),
+        )
+    };
+    Lint {
+        code,
+        at: rule.at.clone(),
+        message,
+        hint: "remove it, or narrow the other one".to_owned(),
+    }
+}
+
+pub(super) fn cover_selector(wide: &Selector, narrow: &Selector) -> bool {
+    match (wide, narrow) {
+        (Selector::Host(wide), Selector::Host(narrow)) => wide.covers(narrow),
+        (Selector::Cidr(wide), Selector::Cidr(narrow)) => wide.contains(narrow),
+        (Selector::Host(_), Selector::Cidr(_)) | (Selector::Cidr(_), Selector::Host(_)) => false,
+    }
+}
+
+pub(super) fn cover_ports(wide: &Ports, narrow: &Ports) -> bool {
+    narrow.minus(wide).is_empty()
+}
+
+fn covers_deny(wide: &Rule, narrow: &Rule, now: UnixSeconds) -> bool {
+    // the first entry that denies gives its reason to whoever asks: with words of its own it has an effect
+    let same_words = narrow.reason.is_none() || narrow.reason == wide.reason;
+    same_words
+        && wide.in_force(now)
+        && cover_selector(&wide.to, &narrow.to)
+        && cover_ports(&wide.ports, &narrow.ports)
+        && (wide.protocol.is_none() || wide.protocol == narrow.protocol)
+}
+
+fn covers_allow(wide: &Rule, narrow: &Rule, private: bool) -> bool {
+    let lasts = match (wide.until, narrow.until) {
+        (None, _) => true,
+        (Some(wide), Some(narrow)) => wide >= narrow,
+        (Some(_), None) => false,
+    };
+    let requests = wide.http.is_empty()
+        || (!narrow.http.is_empty() && narrow.http.iter().all(|rule| wide.http.contains(rule)));
+    lasts
+        && requests
+        && wide.protocol == narrow.protocol
+        && cover_selector(&wide.to, &narrow.to)
+        && cover_ports(&wide.ports, &narrow.ports)
+        && cover_speech(wide.speaks, narrow.speaks)
+        && (!private || names_as_special(&wide.to, &narrow.to))
+}
+
+/// What is written beats a default, and the stricter word counts: the wide entry alone must judge bytes as both do.
+fn cover_speech(wide: Option<Speaks>, narrow: Option<Speaks>) -> bool {
+    match (wide, narrow) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some(wide), Some(narrow)) => {
+            wide == narrow || wide == Speaks::Tls || narrow == Speaks::Any
+        }
+    }
+}
+
+/// A special range is opened only by a prefix that lies inside special space, so a wider one does not replace it.
+fn names_as_special(wide: &Selector, narrow: &Selector) -> bool {
+    let (Selector::Cidr(wide), Selector::Cidr(narrow)) = (wide, narrow) else {
+        return true;
+    };
+    // which IPv6 ranges are special depends on the machine
+    wide == narrow || (wide.network().is_ipv4() && !AddressBook::may_name_special(narrow))
+}
+
+/// Whether one host pattern is denied as a whole by a list, on the ports of the web.
+pub(super) fn denies_web(deny: &[Rule], host: &Pattern) -> bool {
+    deny.iter().any(|rule| {
+        matches!(&rule.to, Selector::Host(pattern) if pattern.covers(host))
+            && rule
+                .protocol
+                .is_none_or(|protocol| protocol == crate::policy::Protocol::Tcp)
+            && cover_ports(&rule.ports, &Ports::web())
+    })
+}
