@@ -1,11 +1,11 @@
 //! Flows to bare addresses: what `cidr` entries and classes permit, what bound names say, and where only a heard name
 //! can tell. The way of [`super::connect`] for flows that do not begin with a name.
 
-use super::connect::{dial, never_name, no_layers, to_name};
+use super::connect::{dial, never_names, no_layers, to_name};
 use super::layer::{Ask, Classed, Grant};
 use super::snapshot::{Layer, Snapshot};
 use super::speech::{Speech, both};
-use super::{Connect, Denial, Heard};
+use super::{Answers, Connect, Denial, DialPermit, Ground, Heard};
 use crate::name::Name;
 use crate::policy::{NetworkMode, Protocol, Speaks};
 use crate::reason::Reason;
@@ -36,7 +36,7 @@ fn as_bound(
     heard: &Heard,
     ask: Ask,
 ) -> Result<Connect, Denial> {
-    match to_name(s, name, Some(&[place.address]), ask) {
+    match to_name(s, name, Some(&vec![place.address].into()), ask) {
         Err(denial) if is_miss(&denial) => {
             // the denial of a later layer must not be passed by the miss of an earlier one
             if let Some(denied) = denied_by_any(s, name, ask) {
@@ -98,7 +98,10 @@ fn ambiguous(
 ) -> Result<Connect, Denial> {
     let mut first = None;
     for name in names {
-        match (to_name(s, name, Some(&[place.address]), ask), heard) {
+        match (
+            to_name(s, name, Some(&vec![place.address].into()), ask),
+            heard,
+        ) {
             (Ok(_), Heard::NotYet) if ask.protocol == Protocol::Tcp => {
                 return Ok(Connect::Hear(Speaks::Any));
             }
@@ -120,8 +123,8 @@ enum Word {
 }
 
 fn unbound(s: &Snapshot, place: &Classed, heard: &Heard, ask: Ask) -> Result<Connect, Denial> {
-    if let Heard::Name { name, .. } = heard
-        && let Some(denial) = never_name(s, name)
+    if let Heard::Name { name, answers } = heard
+        && let Some(denial) = never_names(s, name, aliases_of(answers.as_ref()))
     {
         return Err(denial);
     }
@@ -162,7 +165,23 @@ fn unbound(s: &Snapshot, place: &Classed, heard: &Heard, ask: Ask) -> Result<Con
         bound_name = if named { heard_name } else { bound_name };
         grants.push(grant);
     }
-    dial(s, bound_name, std::slice::from_ref(place), &grants, ask)
+    let dialled = dial(s, bound_name, std::slice::from_ref(place), &grants, ask)?;
+    Ok(match (dialled, heard) {
+        // what the name was an alias of is judged again whenever the flow is
+        (Connect::Dial(DialPermit { ground }), Heard::Name { answers, .. })
+            if bound_name.is_some() =>
+        {
+            let aliases = aliases_of(answers.as_ref()).to_vec();
+            Connect::Dial(DialPermit {
+                ground: Ground { aliases, ..ground },
+            })
+        }
+        (dialled, _) => dialled,
+    })
+}
+
+fn aliases_of(answers: Option<&Answers>) -> &[Name] {
+    answers.map_or(&[], |answers| &answers.aliases)
 }
 
 fn judge_address(
@@ -185,7 +204,9 @@ fn judge_address(
     match (layer.policy().network, by_net) {
         (NetworkMode::Internet, by_net) => in_internet(layer, by_net, heard, ask),
         (_, Some(grant)) => match heard {
-            Heard::Name { name, .. } => layer.name_denial(name, ask).map_or(Ok(()), Err),
+            Heard::Name { name, answers } => layer
+                .denial_of(name, aliases_of(answers.as_ref()), ask)
+                .map_or(Ok(()), Err),
             Heard::NotYet | Heard::Nothing => Ok(()),
         }
         .map(|()| Word::Permit {
@@ -221,13 +242,15 @@ fn in_internet(
             grant,
             named: false,
         }),
-        Heard::Name { name, .. } => match layer.name_denial(name, ask) {
-            Some(denial) => Err(denial),
-            None => Ok(Word::Permit {
-                grant,
-                named: false,
-            }),
-        },
+        Heard::Name { name, answers } => {
+            match layer.denial_of(name, aliases_of(answers.as_ref()), ask) {
+                Some(denial) => Err(denial),
+                None => Ok(Word::Permit {
+                    grant,
+                    named: false,
+                }),
+            }
+        }
     }
 }
 
@@ -247,10 +270,10 @@ fn by_heard_name(layer: &Layer, place: &Classed, heard: &Heard, ask: Ask) -> Res
         }
         Heard::NotYet | Heard::Nothing => Err(layer.address_miss(place, ask)),
         Heard::Name { name, answers } => {
-            let grant = layer.judge_name(name, ask)?;
+            let grant = layer.judge_name(name, aliases_of(answers.as_ref()), ask)?;
             match answers {
                 None => Ok(Word::LookUp),
-                Some(answers) if answers.contains(&place.address) => {
+                Some(answers) if answers.addresses.contains(&place.address) => {
                     Ok(Word::Permit { grant, named: true })
                 }
                 Some(_) => Err(layer.address_miss(place, ask)),

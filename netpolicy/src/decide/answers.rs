@@ -4,10 +4,8 @@
 //! answer may be told if on some port that the rules name for this name a flow to it would be dialled. That flow is
 //! decided again when it comes: telling opens nothing.
 
-use std::net::IpAddr;
-
 use super::snapshot::Snapshot;
-use super::{Connect, Denial, Destination, Direction, Intent, decide_connect};
+use super::{Answers, Connect, Denial, Destination, Direction, Intent, decide_connect};
 use crate::ids::UnixSeconds;
 use crate::name::Name;
 use crate::policy::Protocol;
@@ -22,13 +20,13 @@ const USUAL: [(u16, Protocol); 2] = [(443, Protocol::Tcp), (80, Protocol::Tcp)];
 pub fn decide_answers(
     s: &Snapshot,
     name: &Name,
-    addresses: &[IpAddr],
+    answers: &Answers,
     now: UnixSeconds,
 ) -> Result<(), Denial> {
     let mut spoilt: Option<Denial> = None;
     let to = Destination::Name {
         name: name.clone(),
-        answers: Some(addresses.to_vec()),
+        answers: Some(answers.clone()),
     };
     let mut intent = Intent {
         direction: Direction::Egress,

@@ -9,7 +9,7 @@ use super::connect::{decide_connect, never_name};
 use super::layer::Ask;
 use super::permit::{Ground, RelayPermit};
 use super::snapshot::Snapshot;
-use super::{Connect, Denial, Destination, Direction, Evidence, Heard, Intent};
+use super::{Answers, Connect, Denial, Destination, Direction, Evidence, Heard, Intent};
 use crate::ids::UnixSeconds;
 use crate::name::{Host, Name};
 use crate::policy::http::canonical_path;
@@ -54,14 +54,17 @@ fn renew(
     let to = if let Some(name) = &ground.name {
         Destination::Name {
             name: name.clone(),
-            answers: Some(ground.addresses.clone()),
+            answers: Some(Answers {
+                addresses: ground.addresses.clone(),
+                aliases: ground.aliases.clone(),
+            }),
         }
     } else {
         let address = *ground.addresses.first().ok_or_else(superseded)?;
         let heard = match name_in(evidence) {
             Some(name) => Heard::Name {
                 name: name.clone(),
-                answers: Some(Vec::new()),
+                answers: Some(Answers::default()),
             },
             None => Heard::Nothing,
         };

@@ -10,7 +10,7 @@ use super::layer::{Ask, Classed, Grant};
 use super::permit::{DialPermit, Ground};
 use super::snapshot::{Layer, LayerKind, Snapshot};
 use super::speech::{Speech, both};
-use super::{Connect, Denial, Destination, Direction, Intent};
+use super::{Answers, Connect, Denial, Destination, Direction, Intent};
 use crate::addr::{AddressBook, Class};
 use crate::ids::UnixSeconds;
 use crate::name::Name;
@@ -34,7 +34,7 @@ pub fn decide_connect(s: &Snapshot, intent: &Intent, now: UnixSeconds) -> Connec
             Err(Denial::fixed(Reason::AddressNotAllowed))
         }
         (Direction::Egress, Destination::Name { name, answers }) => {
-            to_name(s, name, answers.as_deref(), ask)
+            to_name(s, name, answers.as_ref(), ask)
         }
         (
             Direction::Egress,
@@ -81,6 +81,15 @@ pub(super) fn never_name(s: &Snapshot, name: &Name) -> Option<Denial> {
         .then(|| Denial::fixed(Reason::NameDenied).noted(OWN))
 }
 
+/// The same for a name and everything that it is an alias of.
+pub(super) fn never_names(s: &Snapshot, name: &Name, aliases: &[Name]) -> Option<Denial> {
+    never_name(s, name).or_else(|| {
+        aliases
+            .iter()
+            .find_map(|alias| Some(never_name(s, alias)?.by_alias(alias)))
+    })
+}
+
 /// Without any layer there is nobody who permits.
 pub(super) fn no_layers() -> Denial {
     Denial::fixed(Reason::NetworkNone)
@@ -89,16 +98,17 @@ pub(super) fn no_layers() -> Denial {
 pub(super) fn to_name(
     s: &Snapshot,
     name: &Name,
-    answers: Option<&[IpAddr]>,
+    answers: Option<&Answers>,
     ask: Ask,
 ) -> Result<Connect, Denial> {
-    if let Some(denial) = never_name(s, name) {
+    let aliases = answers.map_or(&[][..], |answers| &answers.aliases);
+    if let Some(denial) = never_names(s, name, aliases) {
         return Err(denial);
     }
     let grants = s
         .layers()
         .iter()
-        .map(|layer| layer.judge_name(name, ask))
+        .map(|layer| layer.judge_name(name, aliases, ask))
         .collect::<Result<Vec<_>, _>>()?;
     let Some(answers) = answers else {
         return if grants.is_empty() {
@@ -107,10 +117,11 @@ pub(super) fn to_name(
             Ok(Connect::LookUp(name.clone()))
         };
     };
-    if answers.is_empty() {
+    if answers.addresses.is_empty() {
         return Err(Denial::fixed(Reason::NameUnresolvable));
     }
     let places: Vec<Classed> = answers
+        .addresses
         .iter()
         .map(|address| Classed::new(s.book(), *address))
         .collect();
@@ -127,7 +138,13 @@ pub(super) fn to_name(
     for (layer, grant) in s.layers().iter().zip(grants) {
         granted.push(judge_answers(s, layer, grant, &places, ask)?);
     }
-    dial(s, Some(name), &places, &granted, ask)
+    let ground = make_ground(s, Some(name), &places, &granted, ask)?;
+    Ok(Connect::Dial(DialPermit {
+        ground: Ground {
+            aliases: aliases.to_vec(),
+            ..ground
+        },
+    }))
 }
 
 /// The ground that a flow to a name would have if all its addresses are acceptable. For explanations: nothing can be
@@ -150,7 +167,7 @@ pub(crate) fn presume(
     let grants = s
         .layers()
         .iter()
-        .map(|layer| layer.judge_name(name, ask))
+        .map(|layer| layer.judge_name(name, &[], ask))
         .collect::<Result<Vec<_>, _>>()?;
     match s
         .layers()
@@ -228,6 +245,7 @@ fn make_ground(
     Ok(Ground {
         direction: Direction::Egress,
         name: name.cloned(),
+        aliases: Vec::new(),
         addresses,
         port: ask.port,
         protocol: ask.protocol,

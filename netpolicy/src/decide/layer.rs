@@ -108,6 +108,15 @@ impl Layer {
         Some(self.deny_by(Reason::NameDenied, rule))
     }
 
+    /// The denial of a name or of anything that it is an alias of.
+    pub(super) fn denial_of(&self, name: &Name, aliases: &[Name], ask: Ask) -> Option<Denial> {
+        self.name_denial(name, ask).or_else(|| {
+            aliases
+                .iter()
+                .find_map(|alias| Some(self.name_denial(alias, ask)?.by_alias(alias)))
+        })
+    }
+
     /// The `deny` entry that forbids this address here, if one does. It also holds for the IPv4 address inside.
     pub(super) fn address_denial(&self, place: &Classed, ask: Ask) -> Option<Denial> {
         let mut numbers = place
@@ -142,15 +151,22 @@ impl Layer {
             .map(|rule| self.deny_by(Reason::AddressDenied, rule))
     }
 
-    /// Whether this layer lets a flow to the name pass, addresses aside.
-    pub(super) fn judge_name(&self, name: &Name, ask: Ask) -> Result<Grant, Denial> {
+    /// Whether this layer lets a flow to the name pass, addresses aside. Permission goes by the name; aliases can only
+    /// take it away.
+    pub(super) fn judge_name(
+        &self,
+        name: &Name,
+        aliases: &[Name],
+        ask: Ask,
+    ) -> Result<Grant, Denial> {
         let policy = self.policy();
         if policy.network == NetworkMode::None {
             return Err(self.deny(Reason::NetworkNone, None));
         }
-        if let Some(denial) = self.name_denial(name, ask) {
+        if let Some(denial) = self.denial_of(name, aliases, ask) {
             return Err(denial);
         }
+        self.local_alias_gate(aliases, ask.now)?;
         let rules: Vec<&Rule> = self.allows_of(name, ask.now).collect();
         self.local_name_gate(name, &rules)?;
         match (pick(rules.iter().copied(), ask), policy.network) {
@@ -175,6 +191,20 @@ impl Layer {
         } else {
             Err(self.deny(Reason::NameNotAllowed, rules.first().map(|rule| &rule.at)))
         }
+    }
+
+    /// No alias leads to a local name that may not be asked for by itself.
+    pub(super) fn local_alias_gate(
+        &self,
+        aliases: &[Name],
+        now: UnixSeconds,
+    ) -> Result<(), Denial> {
+        for alias in aliases {
+            let rules: Vec<&Rule> = self.allows_of(alias, now).collect();
+            self.local_name_gate(alias, &rules)
+                .map_err(|denial| denial.by_alias(alias))?;
+        }
+        Ok(())
     }
 
     /// The most helpful reason when some rule names the destination but none applies.

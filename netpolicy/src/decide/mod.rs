@@ -2,14 +2,16 @@
 //!
 //! [`decide_connect`] (source's snapshot, destination, port, protocol, direction) mints a [`DialPermit`]; nothing dials
 //! without one. [`decide_bytes`] (the first client bytes) mints a [`RelayPermit`]; nothing is relayed without one.
-//! [`decide_lookup`] answers for a name alone: DNS asks it before anything is sent upstream.
+//! [`decide_lookup`] answers for a name alone: DNS asks it before anything is sent upstream. [`decide_aliases`] is asked
+//! again for every alias that the name turns out to be, before that is looked up.
 //!
 //! Which destination passes, in this order:
 //! 1. metadata, loopback, multicast, the gateway and Sallyport's own listeners: never, whatever a policy says;
 //! 2. each layer (instance, workspace, job) for itself: no network, `deny`, what the mode permits, the address's class;
 //! 3. all layers must permit; the first that does not gives the denial.
 //!
-//! Deny beats allow; a denied address beats every name; one forbidden answer refuses all answers of a name.
+//! Deny beats allow, also on every alias of a name; a denied address beats every name; one forbidden answer refuses all
+//! answers of a name.
 
 mod address;
 mod answers;
@@ -41,7 +43,7 @@ pub use bytes::{decide_bytes, judges_each_request};
 pub use connect::decide_connect;
 pub(crate) use connect::presume;
 pub(crate) use index::RuleIndex;
-pub use lookup::decide_lookup;
+pub use lookup::{decide_aliases, decide_lookup};
 pub use permit::{DialPermit, Ground, RelayPermit};
 pub use snapshot::{Layer, LayerKind, OwnListeners, Snapshot};
 use speech::Speech;
@@ -76,8 +78,8 @@ pub enum Destination {
     Name {
         /// The name.
         name: Name,
-        /// All its addresses.
-        answers: Option<Vec<IpAddr>>,
+        /// All its addresses, and the aliases on the way to them.
+        answers: Option<Answers>,
     },
     /// A bare address. `bound` are the names that `names: real` bound to it; `heard` what the client's bytes said.
     Address {
@@ -102,8 +104,33 @@ pub enum Heard {
         /// It.
         name: Name,
         /// Its addresses, `None` before the resolver was asked.
-        answers: Option<Vec<IpAddr>>,
+        answers: Option<Answers>,
     },
+}
+
+/// What a resolver said about the addresses of a name.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Answers {
+    /// All of them.
+    pub addresses: Vec<IpAddr>,
+    /// Every name that an alias (CNAME) on the way to them leads to. They need no permission of their own, but a denial
+    /// of one of them is a denial of the name.
+    pub aliases: Vec<Name>,
+}
+
+impl From<Vec<IpAddr>> for Answers {
+    fn from(addresses: Vec<IpAddr>) -> Self {
+        Self {
+            addresses,
+            aliases: Vec::new(),
+        }
+    }
+}
+
+impl FromIterator<IpAddr> for Answers {
+    fn from_iter<I: IntoIterator<Item = IpAddr>>(addresses: I) -> Self {
+        Self::from(Vec::from_iter(addresses))
+    }
 }
 
 /// The outcome of [`decide_connect`].
@@ -165,6 +192,19 @@ impl Denial {
     pub(crate) fn of_class(self, class: Class) -> Self {
         Self {
             class: Some(class),
+            ..self
+        }
+    }
+
+    /// The same denial, made by what an alias leads to. The author's own words come first.
+    #[must_use]
+    pub(crate) fn by_alias(self, alias: &Name) -> Self {
+        let note = match self.note {
+            Some(note) => format!("{note} (an alias leads to {alias})"),
+            None => format!("an alias leads to {alias}"),
+        };
+        Self {
+            note: Some(note),
             ..self
         }
     }

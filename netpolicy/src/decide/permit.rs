@@ -14,6 +14,7 @@ use crate::policy::{Place, Protocol, Speaks};
 pub struct Ground {
     pub(super) direction: Direction,
     pub(super) name: Option<Name>,
+    pub(super) aliases: Vec<Name>,
     pub(super) addresses: Vec<IpAddr>,
     pub(super) port: u16,
     pub(super) protocol: Protocol,
@@ -32,6 +33,11 @@ impl Ground {
     /// The name the flow is bound to, if any.
     pub fn name(&self) -> Option<&Name> {
         self.name.as_ref()
+    }
+
+    /// Names that aliases on the way from the name to its addresses lead to.
+    pub fn aliases(&self) -> &[Name] {
+        &self.aliases
     }
 
     /// Addresses that were checked; empty for a look-up.

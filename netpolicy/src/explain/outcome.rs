@@ -40,7 +40,7 @@ fn connect(s: &Snapshot, question: &Question, now: UnixSeconds) -> Result<Ground
             presume(s, name, question.port, question.protocol, now)
         }
         Host::Name(name) => {
-            let answers = Some(question.resolves_to.clone());
+            let answers = Some(question.resolves_to.clone().into());
             dialled(
                 s,
                 question,
@@ -70,7 +70,7 @@ fn connect(s: &Snapshot, question: &Question, now: UnixSeconds) -> Result<Ground
                         question,
                         heard(Heard::Name {
                             name: name.clone(),
-                            answers: Some(supposed),
+                            answers: Some(supposed.into()),
                         }),
                         now,
                     )

@@ -45,7 +45,7 @@ pub fn decisions(options: &Options, table: &mut Table) -> Result<()> {
                 port: 443,
                 to: Destination::Name {
                     name: Name::parse(&format!("a.b.w{}.example.net", i * 4))?,
-                    answers: Some(vec![[93, 184, 216, 34].into()]),
+                    answers: Some(vec![[93, 184, 216, 34].into()].into()),
                 },
             })
         })

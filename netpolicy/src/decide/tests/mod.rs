@@ -1,6 +1,7 @@
 //! Decisions in one line each: a policy in short form, a question, and the outcome as a word.
 
 mod addresses;
+mod aliases;
 mod bytes;
 mod cost;
 mod layers;

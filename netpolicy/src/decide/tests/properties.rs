@@ -152,8 +152,14 @@ fn address() -> impl Strategy<Value = IpAddr> {
     ]
 }
 
-fn answers() -> impl Strategy<Value = Option<Vec<IpAddr>>> {
-    prop::option::of(prop::collection::vec(address(), 0..3))
+fn answers() -> impl Strategy<Value = Option<Answers>> {
+    let aliases = prop_oneof![
+        3 => Just(Vec::new()),
+        1 => prop::collection::vec(one_of(NAMES).prop_map(name), 1..3),
+    ];
+    let said = (prop::collection::vec(address(), 0..3), aliases)
+        .prop_map(|(addresses, aliases)| Answers { addresses, aliases });
+    prop::option::of(said)
 }
 
 fn intent() -> impl Strategy<Value = Intent> {
@@ -263,6 +269,11 @@ fn traceable(s: &Snapshot, ground: &Ground) -> Result<(), TestCaseError> {
         if let Some(name) = ground.name() {
             prop_assert!(!any_rule(&policy.deny, port, protocol, |to| names_it(
                 to, name
+            )));
+        }
+        for alias in ground.aliases() {
+            prop_assert!(!any_rule(&policy.deny, port, protocol, |to| names_it(
+                to, alias
             )));
         }
         let by_name = ground
