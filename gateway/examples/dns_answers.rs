@@ -185,7 +185,10 @@ async fn main() {
     networks.insert(&own);
     for n in 0..NAMES {
         let name = netpolicy::name::Name::parse(&format!("n{n}.ok.net")).unwrap();
-        resolver.addresses(own.scope, &name).await.unwrap();
+        resolver
+            .addresses(&own.scope, &name, &|_| true)
+            .await
+            .unwrap();
     }
     let (_seal, open) = watch::channel(true);
     let handles = DnsHandles {

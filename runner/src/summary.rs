@@ -91,7 +91,18 @@ impl Tally {
             Entry::Close(close) => self.closed(close),
             Entry::Denial(denied) => self.denied(Outcome::Denied, denied, 1),
             Entry::Failure(denied) => self.denied(Outcome::Failed, denied, 1),
-            Entry::Folded { first, count } => self.denied(Outcome::Denied, first, *count),
+            Entry::Folded {
+                first,
+                count,
+                failed,
+            } => {
+                let outcome = if *failed {
+                    Outcome::Failed
+                } else {
+                    Outcome::Denied
+                };
+                self.denied(outcome, first, *count);
+            }
             Entry::Network(change) => self.detached |= change.change == "detached",
             Entry::Posture { .. } | Entry::Gap { .. } => {}
         }
@@ -223,12 +234,18 @@ mod tests {
         tally.add(&Entry::Folded {
             first: denied("a.example"),
             count: 41,
+            failed: false,
         });
         tally.add(&Entry::Failure(denied("a.example")));
+        tally.add(&Entry::Folded {
+            first: denied("a.example"),
+            count: 7,
+            failed: true,
+        });
         let summary = tally.summary();
         assert_eq!((summary.denied.len(), summary.denied[0].count), (1, 42));
         assert_eq!(summary.denied[0].destination, "a.example:443");
-        assert_eq!(summary.failed.len(), 1);
+        assert_eq!((summary.failed.len(), summary.failed[0].count), (1, 8));
         assert!(summary.permitted.is_empty());
     }
 

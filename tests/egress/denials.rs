@@ -180,6 +180,40 @@ fn aliases_do_not_carry_permission_to_their_targets() {
 }
 
 #[test]
+fn an_alias_of_a_denied_name_leads_nowhere() {
+    let policy = "\
+policy: lab-aliases
+network: domains
+allow:
+  - { host: '*.ok.sallylab.net', ports: any, speaks: any }
+deny:
+  - host: evil.sallylab.net
+";
+    denied(policy, |lab, sandbox| {
+        let zone = &lab.origins.zone;
+        zone.alias("a.ok.sallylab.net", "evil.sallylab.net", &[OTHER4]);
+        zone.alias("b.ok.sallylab.net", "a.ok.sallylab.net", &[]);
+        zone.alias("m.ok.sallylab.net", "metadata.google.internal", &[OTHER4]);
+        let (accepted, queries) = (lab.origins.accepted.mark(), lab.origins.queries.mark());
+        sandbox.run(|| {
+            for name in [
+                "a.ok.sallylab.net",
+                "b.ok.sallylab.net",
+                "m.ok.sallylab.net",
+            ] {
+                for address in client::resolve4(name) {
+                    drop(connect_within(SocketAddr::new(address, port::ECHO), SHORT));
+                }
+            }
+        });
+        Leak::of(&lab.origins.accepted.since(accepted)).or(Leak::when(
+            lab.origins.asked(queries, "evil"),
+            "the denied name was asked for",
+        ))
+    });
+}
+
+#[test]
 fn a_server_name_or_host_that_is_not_the_leases_never_arrives() {
     denied(policies::DOMAINS, |lab, sandbox| {
         let (names, requests) = (lab.origins.server_names.mark(), lab.origins.requests.mark());

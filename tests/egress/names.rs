@@ -1,9 +1,11 @@
 //! What the sandbox's DNS says: codes, reasons, TTLs, and what is answered locally.
 
-use lab::client::{self, PATIENCE, ask};
+use std::net::{IpAddr, SocketAddr};
+
+use lab::client::{self, PATIENCE, ask, connect, exchange};
 use lab::dns::{self, Record, code, kind, query};
-use lab::origin::Reply;
-use lab::topology::{PUBLIC4, PUBLIC6, ip};
+use lab::origin::{Reply, port};
+use lab::topology::{PUBLIC4, PUBLIC6, SERVICE4, ip};
 use lab::{Lab, policies};
 
 fn lab() -> Lab {
@@ -278,4 +280,58 @@ fn hints_and_encrypted_hello_are_taken_out_of_https_answers() {
         !holds(&[10, 0, 0, 5]) && !holds(b"ech-config"),
         "{answer:?}"
     );
+}
+
+#[test]
+fn a_denied_alias_denies_dns_leases_and_proxy_alike() {
+    let lab = lab();
+    let allows = "allow:\n  - { host: '*.ok.sallylab.net', ports: any, speaks: any }\n";
+    let open = format!("policy: open\nnetwork: domains\n{allows}");
+    let shut = format!("{open}deny:\n  - host: evil.sallylab.net\n");
+    let zone = &lab.origins.zone;
+    zone.alias("a.ok.sallylab.net", "evil.sallylab.net", &[PUBLIC4]);
+    zone.alias("b.ok.sallylab.net", "fine.sallylab.net", &[PUBLIC4]);
+    let sandbox = lab.sandbox(&open);
+    let tunnel = |name: &str| {
+        let head = format!(
+            "CONNECT {name}:{0} HTTP/1.1\r\nHost: {name}:{0}\r\n\r\n",
+            port::ECHO
+        );
+        let (said, _) = sandbox.run(|| {
+            let mut proxy = connect(SocketAddr::new(ip(SERVICE4), 3128)).expect_open();
+            exchange(&mut proxy, head.as_bytes())
+        });
+        String::from_utf8_lossy(&said).into_owned()
+    };
+    let [a, b] = ["a.ok.sallylab.net", "b.ok.sallylab.net"]
+        .map(|name| sandbox.run(|| client::resolve4(name)));
+    assert!(a.len() == 1 && b.len() == 1 && a != b, "{a:?} {b:?}");
+    let dial = |to: &[IpAddr]| {
+        let to = SocketAddr::new(to[0], port::ECHO);
+        sandbox.run(|| client::connect_within(to, PATIENCE))
+    };
+    assert!(dial(&a).is_open() && dial(&b).is_open());
+    lab.replace_policy(&sandbox, &shut).expect(0);
+    // the lease stays what it was: the name; and the name leads to what is denied now
+    assert!(dial(&a).is_refused());
+    let records = lab.records();
+    let denied = records.iter().filter(|r| r["reason"] == "name_denied");
+    assert!(denied.clone().any(|r| r["door"] == "tcp"), "{records:?}");
+    let answer = sandbox.run(|| ask("a.ok.sallylab.net", kind::A)).unwrap();
+    assert_eq!(answer.code(), code::NXDOMAIN);
+    let why = answer.extended_error().unwrap_or_default();
+    assert!(why.contains("name_denied"), "{why}");
+    let said = tunnel("a.ok.sallylab.net");
+    assert!(
+        said.starts_with("HTTP/1.1 403") && said.contains("name_denied"),
+        "{said}"
+    );
+    // the twin behind another alias lives on
+    assert!(dial(&b).is_open());
+    assert!(
+        !sandbox
+            .run(|| client::resolve4("b.ok.sallylab.net"))
+            .is_empty()
+    );
+    assert!(tunnel("b.ok.sallylab.net").starts_with("HTTP/1.1 200"));
 }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use netpolicy::ruleset::FlowMark;
 use tokio::io::unix::AsyncFd;
 
-use crate::kernel::sockets::{DatagramDoor, Question};
+use crate::kernel::datagrams::{DatagramDoor, MOST, Reply};
 use crate::kernel::{Held, Queue, Verdict, watch};
 use crate::listen::dns::{Batch, Datagrams, Outgoing};
 use crate::listen::gate::state::Verdict as Judged;
@@ -86,46 +86,36 @@ impl Datagrams for DnsSocket {
     async fn receive(&self, batch: &mut Batch) -> io::Result<()> {
         loop {
             let mut ready = self.door.readable().await?;
-            let mut used = 0;
-            let mut emptied = false;
-            for slot in batch.slots() {
-                match self.door.get_ref().receive(&mut slot.buffer) {
-                    // A question that does not fit is none; the next one goes into the same place.
-                    Ok(question) if question.truncated => break,
-                    Ok(question) => {
-                        (slot.length, slot.source, slot.asked) =
-                            (question.length, question.from, question.to);
-                        used += 1;
+            let mut questions = [None; MOST];
+            let buffers = batch.slots().iter_mut().map(|slot| &mut *slot.buffer);
+            match self.door.get_ref().receive_many(buffers, &mut questions) {
+                Ok(received) => {
+                    for (slot, question) in batch.slots().iter_mut().zip(questions).take(received) {
+                        // a question that does not fit is none, and none has no octets
+                        slot.length = 0;
+                        if let Some(question) = question.filter(|q| !q.truncated) {
+                            (slot.length, slot.source, slot.asked) =
+                                (question.length, question.from, question.to);
+                        }
                     }
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        emptied = true;
-                        break;
-                    }
-                    Err(error) if used == 0 => return Err(error),
-                    Err(_) => break,
+                    batch.filled(received);
+                    return Ok(());
                 }
-            }
-            if emptied {
-                ready.clear_ready();
-            }
-            if used > 0 {
-                batch.filled(used);
-                return Ok(());
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                Err(error) => return Err(error),
             }
         }
     }
 
     fn send(&self, replies: &[Outgoing]) {
-        for reply in replies {
-            let question = Question {
-                length: 0,
-                truncated: false,
-                from: reply.to,
-                to: reply.from,
-            };
-            if let Err(error) = self.door.get_ref().answer(&question, &reply.bytes) {
-                tracing::trace!(%error, "an answer was lost");
-            }
+        let replies = replies.iter().map(|reply| Reply {
+            from: reply.from.ip(),
+            to: reply.to,
+            bytes: &reply.bytes,
+        });
+        let lost = self.door.get_ref().send_many(replies);
+        if lost > 0 {
+            tracing::trace!(lost, "answers were lost");
         }
     }
 }

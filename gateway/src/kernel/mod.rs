@@ -12,6 +12,7 @@
 //! Failure stance: an act that is not read back as asked is an error, and what it made is taken away.
 
 pub mod attach;
+pub mod datagrams;
 pub mod enforcer;
 pub mod error;
 mod inspect;
@@ -31,6 +32,7 @@ pub mod sysctl;
 mod wire;
 
 pub use attach::{AttachPlan, Attached, LiveLink, Removal};
+pub use datagrams::DatagramDoor;
 pub use enforcer::{Config, Enforcer, Posture};
 pub use error::{KernelError, Mismatch};
 pub use monitor::{Change, Monitor};
@@ -38,7 +40,7 @@ pub use netns::{Ns, NsId};
 pub use nft::Counter;
 pub use queue::{Held, Queue, Syn, Verdict};
 pub use ready::watch;
-pub use sockets::{DatagramDoor, Doors, Question};
+pub use sockets::Doors;
 
 #[cfg(test)]
 mod tests;

@@ -8,9 +8,9 @@ use std::os::fd::AsRawFd;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::datagrams::DatagramDoor;
 use super::monitor::Subscription;
 use super::queue::Queue;
-use super::sockets::DatagramDoor;
 
 /// Types that own one descriptor from construction to drop and always report that one.
 pub trait Steady: AsRawFd + sealed::Sealed {}

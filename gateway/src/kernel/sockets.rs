@@ -5,21 +5,16 @@
 //!
 //! JUSTIFICATION for unsafe: `IPV6_TRANSPARENT` has no wrapper in the crates in use.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{
-    IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpListener, TcpStream,
-    UdpSocket,
-};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use netpolicy::ruleset::Ports;
-use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrIn, SockaddrIn6, SockaddrStorage,
-    recvmsg, sendmsg, setsockopt, sockopt,
-};
+use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
+use super::datagrams::DatagramDoor;
 use super::error::{Act, KernelError};
 use super::netns::Ns;
 
@@ -49,8 +44,8 @@ impl Doors {
                 tcp: listeners(ports.tcp)?,
                 dns_tcp: listeners(ports.dns)?,
                 dns_udp: [
-                    DatagramDoor::open(Domain::IPV4, ports.dns)?,
-                    DatagramDoor::open(Domain::IPV6, ports.dns)?,
+                    datagrams(Domain::IPV4, ports.dns)?,
+                    datagrams(Domain::IPV6, ports.dns)?,
                 ],
                 broker: listeners(ports.broker)?,
                 proxy: listeners(ports.proxy)?,
@@ -115,143 +110,18 @@ fn set_transparent(socket: &Socket, domain: Domain) -> io::Result<()> {
     }
 }
 
-/// A datagram together with where it was sent to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Question {
-    /// Bytes in the buffer. A longer datagram was cut: see `truncated`.
-    pub length: usize,
-    /// Whether the datagram did not fit.
-    pub truncated: bool,
-    /// The sandbox.
-    pub from: SocketAddr,
-    /// The address and port it was sent to: the source of the answer.
-    pub to: SocketAddr,
-}
-
-/// A UDP socket that receives what was sent to any address, and answers from there.
-#[derive(Debug)]
-pub struct DatagramDoor {
-    socket: UdpSocket,
-}
-
-impl DatagramDoor {
-    fn open(domain: Domain, port: u16) -> Result<Self, KernelError> {
-        let act = || format!("opening the transparent datagram socket on port {port}");
-        let socket = transparent(domain, Type::DGRAM, port)?;
-        // IP_ORIGDSTADDR needs no conntrack: it reads the packet's own header.
-        if domain == Domain::IPV4 {
-            setsockopt(&socket, sockopt::Ipv4OrigDstAddr, &true).act(act())?;
-        } else {
-            setsockopt(&socket, sockopt::Ipv6OrigDstAddr, &true).act(act())?;
-        }
-        setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20)).act(act())?;
-        Ok(Self {
-            socket: socket.into(),
-        })
+/// The datagram socket of one family.
+fn datagrams(domain: Domain, port: u16) -> Result<DatagramDoor, KernelError> {
+    let act = || format!("opening the transparent datagram socket on port {port}");
+    let socket = transparent(domain, Type::DGRAM, port)?;
+    // IP_ORIGDSTADDR needs no conntrack: it reads the packet's own header.
+    if domain == Domain::IPV4 {
+        setsockopt(&socket, sockopt::Ipv4OrigDstAddr, &true).act(act())?;
+    } else {
+        setsockopt(&socket, sockopt::Ipv6OrigDstAddr, &true).act(act())?;
     }
-
-    /// Receives one datagram; `WouldBlock` when there is none. One without its destination (which the kernel always
-    /// gives) is an error of kind `InvalidData`.
-    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Question> {
-        let mut control = nix::cmsg_space!(libc::sockaddr_in6);
-        let mut parts = [IoSliceMut::new(buffer)];
-        let message = recvmsg::<SockaddrStorage>(
-            self.socket.as_raw_fd(),
-            &mut parts,
-            Some(&mut control),
-            MsgFlags::MSG_DONTWAIT,
-        )?;
-        let to = message.cmsgs()?.find_map(|c| match c {
-            ControlMessageOwned::Ipv4OrigDstAddr(to) => {
-                Some(SocketAddr::V4(SocketAddrV4::from(SockaddrIn::from(to))))
-            }
-            ControlMessageOwned::Ipv6OrigDstAddr(to) => {
-                Some(SocketAddr::V6(SocketAddrV6::from(SockaddrIn6::from(to))))
-            }
-            _ => None,
-        });
-        let from = message.address.and_then(std_address);
-        match (from, to) {
-            (Some(from), Some(to)) => Ok(Question {
-                length: message.bytes,
-                truncated: message.flags.contains(MsgFlags::MSG_TRUNC),
-                from,
-                to,
-            }),
-            _ => Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "a datagram without its addresses",
-            )),
-        }
-    }
-
-    /// Sends an answer from where the question went.
-    ///
-    /// The source address travels as packet information; the source port is the socket's, which is the port asked.
-    pub fn answer(&self, question: &Question, bytes: &[u8]) -> io::Result<()> {
-        let parts = [IoSlice::new(bytes)];
-        let fd = self.socket.as_fd().as_raw_fd();
-        let sent = match (question.to.ip(), question.from) {
-            (IpAddr::V4(from), SocketAddr::V4(to)) => {
-                let info = libc::in_pktinfo {
-                    ipi_ifindex: 0,
-                    ipi_spec_dst: libc::in_addr {
-                        s_addr: u32::from_ne_bytes(from.octets()),
-                    },
-                    ipi_addr: libc::in_addr { s_addr: 0 },
-                };
-                let control = [ControlMessage::Ipv4PacketInfo(&info)];
-                sendmsg(
-                    fd,
-                    &parts,
-                    &control,
-                    MsgFlags::MSG_DONTWAIT,
-                    Some(&SockaddrIn::from(to)),
-                )?
-            }
-            (IpAddr::V6(from), SocketAddr::V6(to)) => {
-                let info = libc::in6_pktinfo {
-                    ipi6_addr: libc::in6_addr {
-                        s6_addr: from.octets(),
-                    },
-                    ipi6_ifindex: 0,
-                };
-                let control = [ControlMessage::Ipv6PacketInfo(&info)];
-                sendmsg(
-                    fd,
-                    &parts,
-                    &control,
-                    MsgFlags::MSG_DONTWAIT,
-                    Some(&SockaddrIn6::from(to)),
-                )?
-            }
-            _ => {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidInput,
-                    "question and answer of two families",
-                ));
-            }
-        };
-        if sent == bytes.len() {
-            Ok(())
-        } else {
-            Err(io::ErrorKind::WriteZero.into())
-        }
-    }
-}
-
-impl AsRawFd for DatagramDoor {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
-    }
-}
-
-fn std_address(address: SockaddrStorage) -> Option<SocketAddr> {
-    match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
-        (Some(v4), _) => Some(SocketAddr::V4((*v4).into())),
-        (_, Some(v6)) => Some(SocketAddr::V6((*v6).into())),
-        _ => None,
-    }
+    setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20)).act(act())?;
+    Ok(DatagramDoor::new(socket.into()))
 }
 
 /// Begins a connection into a sandbox, from the service address; non-blocking, writable when it is decided.

@@ -3,13 +3,16 @@
 use std::net::{IpAddr, SocketAddr};
 
 use netpolicy::decide::{
-    Connect, Denial, Destination, DialPermit, Direction, Heard, Intent, decide_connect,
+    Answers, Connect, Denial, Destination, DialPermit, Direction, Heard, Intent, decide_aliases,
+    decide_connect,
 };
+use netpolicy::name::Name;
 use netpolicy::policy::{Protocol, Speaks};
 use netpolicy::reason::Reason;
 
 use crate::context::{Context, now};
 use crate::network::Network;
+use crate::resolve::LookupError;
 
 /// A name and then a heard name: no intent needs more look-ups.
 const MOST_LOOKUPS: usize = 3;
@@ -91,9 +94,20 @@ pub(crate) async fn route(ctx: &Context, network: &Network, intent: &mut Intent)
             Connect::LookUp(name) => name,
         };
         // boxed: a look-up holds packets, and a flow that waits for its client would carry them for ever
-        match Box::pin(ctx.resolver.addresses(network.scope, &name)).await {
-            Ok(addresses) if !addresses.is_empty() => answer(intent, addresses),
-            Ok(_) => return Route::Unresolvable,
+        let follow = |aliases: &[Name]| {
+            let live = network.live.load();
+            decide_aliases(&live.snapshot, &name, aliases, now()).is_ok()
+        };
+        match Box::pin(ctx.resolver.addresses(&network.scope, &name, &follow)).await {
+            Ok(answers) => answer(intent, answers),
+            // the next decision hears of the alias that stopped the chase
+            Err(LookupError::Denied(aliases)) => answer(
+                intent,
+                Answers {
+                    addresses: Vec::new(),
+                    aliases: aliases.to_vec(),
+                },
+            ),
             Err(error) => {
                 tracing::debug!(destination.name = %name, %error, "a permitted name has no address");
                 return Route::Unresolvable;
@@ -103,14 +117,14 @@ pub(crate) async fn route(ctx: &Context, network: &Network, intent: &mut Intent)
     Route::Unresolvable
 }
 
-fn answer(intent: &mut Intent, addresses: Vec<IpAddr>) {
+fn answer(intent: &mut Intent, said: Answers) {
     match &mut intent.to {
         Destination::Name { answers, .. }
         | Destination::Address {
             heard: Heard::Name { answers, .. },
             ..
         } => {
-            *answers = Some(addresses);
+            *answers = Some(said);
         }
         Destination::Address { .. } => {}
     }

@@ -39,12 +39,15 @@ pub enum Entry {
         /// Loss window.
         window_ms: u64,
     },
-    /// `count` equal denials were folded into this one.
+    /// `count` equal denials (or failures) were folded into this one.
     Folded {
         /// The first of them.
         first: Box<Denied>,
         /// How many.
         count: u64,
+        /// Whether they were failures of what is permitted.
+        #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+        failed: bool,
     },
 }
 

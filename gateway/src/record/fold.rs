@@ -157,7 +157,7 @@ impl Folds {
     pub fn due(&mut self, now: i64, all: bool) -> Vec<Entry> {
         let mut due = Vec::new();
         for of in self.networks.values_mut() {
-            of.same.retain(|_, same| {
+            of.same.retain(|key, same| {
                 if !all && now - same.began < WINDOW_MS {
                     return true;
                 }
@@ -165,6 +165,7 @@ impl Folds {
                     due.push(Entry::Folded {
                         first,
                         count: same.held,
+                        failed: key.failure,
                     });
                 }
                 false

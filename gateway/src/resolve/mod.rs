@@ -8,6 +8,10 @@
 pub mod leases;
 pub mod upstream;
 
+use std::sync::Arc;
+
+use netpolicy::name::Name;
+
 pub use leases::{Asked, LeaseError, LeasePools, Leases};
 pub use upstream::{Addresses, Resolver, Upstreams, Wire};
 
@@ -17,6 +21,9 @@ pub enum LookupError {
     /// NXDOMAIN or no address: does not exist.
     #[error("the name has no address")]
     NoAddress,
+    /// The name is an alias, and what it leads to (the last of these) may not be followed. Nobody was asked for it.
+    #[error("the name is an alias of one that is denied")]
+    Denied(Arc<[Name]>),
     /// SERVFAIL, time-out, refused, malformed.
     #[error("the upstream resolver failed: {0}")]
     Upstream(String),

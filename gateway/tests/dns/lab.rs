@@ -36,6 +36,8 @@ pub struct Lab {
     pub seal: watch::Sender<bool>,
     pub door: SocketAddr,
     pub tasks: Tasks,
+    handles: DnsHandles,
+    settings: DnsSettings,
     dir: tempfile::TempDir,
 }
 
@@ -122,14 +124,28 @@ impl Lab {
             }
         };
         let door = socket.local_addr().unwrap();
-        serve_dns(handles, settings, vec![Plain(socket, door)], vec![listener]).unwrap();
+        let plain = Plain(socket, door);
+        serve_dns(handles.clone(), settings, vec![plain], vec![listener]).unwrap();
         Self {
+            handles,
+            settings,
             networks,
             seal,
             door,
             tasks,
             dir,
         }
+    }
+
+    /// Answers on one more socket.
+    pub fn serve(&self, socket: impl Datagrams) {
+        serve_dns(
+            self.handles.clone(),
+            self.settings,
+            vec![socket],
+            Vec::new(),
+        )
+        .unwrap();
     }
 
     /// Everything recorded so far.

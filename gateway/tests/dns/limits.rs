@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant};
 
 use gateway::resolve::leases::Paces;
+use gateway::resolve::upstream::Scope;
+use gateway::resolve::{Resolver, Upstreams};
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 
-use crate::lab::{Lab, Read as _, assert_denied, domains, internet, query, with_names};
+use crate::lab::{Lab, Read as _, assert_denied, domains, internet, name, query, with_names};
 use crate::upstream::{Say, Upstream, host};
 
 /// Every name exists.
@@ -269,4 +271,80 @@ async fn message_of_no_length_is_malformed_and_half_a_message_ends_the_stream() 
     let mut stream = lab.stream(2).await;
     frame(&mut stream, &query("ok.net", RecordType::A)).await;
     assert_eq!(unframe(&mut stream).await.unwrap().addresses().len(), 1);
+}
+
+#[tokio::test]
+async fn silent_servers_of_many_networks_take_no_place_of_another() {
+    let upstream = Upstream::start(|name, kind, _| match (name, kind) {
+        ("ok.net", RecordType::A) => Say::records(vec![host(name, "93.184.216.34")]),
+        ("ok.net", _) => Say::nothing(),
+        _ => Say::silence(),
+    });
+    let resolver = Resolver::new(Upstreams {
+        default: vec![upstream.address],
+        domains: Vec::new(),
+    });
+    // ten attackers ask for more than all places there are
+    let asked: Vec<_> = (0..10)
+        .flat_map(|n| {
+            let scope = Scope::fresh();
+            (0..60).map(move |m| (scope.clone(), name(&format!("slow{m}.a{n}.net"))))
+        })
+        .collect();
+    let attacks = asked
+        .iter()
+        .map(|(scope, name)| resolver.addresses(scope, name, &|_| true));
+    let attack = futures_util::future::join_all(attacks);
+    let victim = async {
+        let limit = Instant::now() + Duration::from_secs(10);
+        while upstream.log().len() < 600 {
+            assert!(Instant::now() < limit, "{} asked", upstream.log().len());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let (started, scope, wanted) = (Instant::now(), Scope::fresh(), name("ok.net"));
+        let found = resolver.addresses(&scope, &wanted, &|_| true).await;
+        assert_eq!(found.unwrap().addresses.len(), 1);
+        started.elapsed()
+    };
+    let took = tokio::select! {
+        _ = attack => panic!("silent servers answered"),
+        took = victim => took,
+    };
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[tokio::test]
+async fn flood_of_names_evicts_nothing_of_another_network() {
+    let upstream = Upstream::start(|name, kind, _| match kind {
+        RecordType::A => Say::records(
+            (0..64)
+                .map(|n| host(name, &format!("93.184.216.{n}")))
+                .collect(),
+        ),
+        _ => Say::nothing(),
+    });
+    let resolver = Resolver::new(Upstreams {
+        default: vec![upstream.address],
+        domains: Vec::new(),
+    });
+    let (attacker, victim) = (Scope::fresh(), Scope::fresh());
+    let wanted = name("ok.net");
+    resolver
+        .addresses(&victim, &wanted, &|_| true)
+        .await
+        .unwrap();
+    let names: Vec<_> = (0..600).map(|n| name(&format!("n{n}.net"))).collect();
+    for some in names.chunks(20) {
+        let all = some
+            .iter()
+            .map(|name| resolver.addresses(&attacker, name, &|_| true));
+        futures_util::future::join_all(all).await;
+    }
+    // the attacker's own cache is full: it does not hold all of its names
+    let now = Instant::now();
+    let held = names
+        .iter()
+        .filter(|name| resolver.known(&attacker, name, now).is_some());
+    assert!(held.count() < 500);
+    assert!(resolver.known(&victim, &wanted, now).is_some());
 }

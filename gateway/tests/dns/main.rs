@@ -8,7 +8,9 @@
     reason = "a wrong fixture should fail the test loudly"
 )]
 
+mod aliases;
 mod answers;
+mod door;
 mod lab;
 mod limits;
 mod local;

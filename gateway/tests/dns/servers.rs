@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gateway::resolve::leases::Paces;
-use gateway::resolve::upstream::Scope;
+use gateway::resolve::upstream::{MayFollow, Scope};
 use gateway::resolve::{LookupError, Resolver, Upstreams};
 use hickory_proto::op::{Message, MessageType, ResponseCode};
 use hickory_proto::rr::RecordType;
 
 use crate::lab::{Lab, Read as _, domains, internet, name};
 use crate::upstream::{Say, Upstream, host};
+
+/// Follows every alias.
+const ALL: MayFollow<'static> = &|_| true;
 
 fn resolver(servers: &[SocketAddr]) -> Resolver {
     Resolver::new(Upstreams {
@@ -60,11 +63,11 @@ async fn reply_with_another_id_or_question_is_not_believed() {
     for forge in forgeries {
         let upstream = forging(forge);
         let found = resolver(&[upstream.address])
-            .addresses(Scope::fresh(), &name("ok.net"))
+            .addresses(&Scope::fresh(), &name("ok.net"), ALL)
             .await
             .unwrap();
         assert_eq!(
-            found,
+            found.addresses,
             ["93.184.216.34".parse::<std::net::IpAddr>().unwrap()]
         );
     }
@@ -79,10 +82,10 @@ async fn reply_from_another_address_is_not_heard() {
     });
     let silent = Upstream::start(|_, _, _| Say::silence());
     let resolver = Arc::new(resolver(&[silent.address]));
-    let wanted = name("ok.net");
+    let (wanted, scope) = (name("ok.net"), Scope::fresh());
     let asking = tokio::time::timeout(
         std::time::Duration::from_secs(1),
-        resolver.addresses(Scope::fresh(), &wanted),
+        resolver.addresses(&scope, &wanted, ALL),
     );
     let forger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let (found, ()) = tokio::join!(asking, async {
@@ -104,7 +107,7 @@ async fn reply_from_another_address_is_not_heard() {
     );
     assert!(
         resolver_of(&upstream)
-            .addresses(Scope::fresh(), &name("ok.net"))
+            .addresses(&Scope::fresh(), &name("ok.net"), ALL)
             .await
             .is_ok()
     );
@@ -142,13 +145,13 @@ async fn malformed_reply_moves_on_to_the_next_server() {
         let good = Upstream::zone(vec![host("ok.net", "93.184.216.34")]);
         let started = Instant::now();
         let found = resolver(&[bad.address, good.address])
-            .addresses(Scope::fresh(), &name("ok.net"))
+            .addresses(&Scope::fresh(), &name("ok.net"), ALL)
             .await
             .unwrap();
-        assert_eq!(found[0].to_string(), "93.184.216.34");
+        assert_eq!(found.addresses[0].to_string(), "93.184.216.34");
         assert!(started.elapsed().as_secs() < 2);
         let alone = resolver(&[bad.address])
-            .addresses(Scope::fresh(), &name("ok.net"))
+            .addresses(&Scope::fresh(), &name("ok.net"), ALL)
             .await;
         assert!(matches!(alone, Err(LookupError::Upstream(_))), "{alone:?}");
     }
@@ -187,7 +190,7 @@ async fn closed_port_is_noticed_at_once() {
     let started = Instant::now();
     assert!(
         resolver
-            .addresses(Scope::fresh(), &name("ok.net"))
+            .addresses(&Scope::fresh(), &name("ok.net"), ALL)
             .await
             .is_ok()
     );
@@ -216,14 +219,15 @@ async fn equal_look_ups_are_one() {
     let resolver = resolver_of(&upstream);
     let (wanted, scope) = (name("ok.net"), Scope::fresh());
     let all =
-        futures_util::future::join_all((0..50).map(|_| resolver.addresses(scope, &wanted))).await;
+        futures_util::future::join_all((0..50).map(|_| resolver.addresses(&scope, &wanted, ALL)))
+            .await;
     assert!(
         all.iter()
-            .all(|found| found.as_ref().is_ok_and(|f| f.len() == 1))
+            .all(|found| found.as_ref().is_ok_and(|f| f.addresses.len() == 1))
     );
     assert_eq!(upstream.log().len(), 2);
     // and the cache holds
-    resolver.addresses(scope, &wanted).await.unwrap();
+    resolver.addresses(&scope, &wanted, ALL).await.unwrap();
     assert_eq!(upstream.log().len(), 2);
 }
 
@@ -232,13 +236,14 @@ async fn invariant_5_networks_share_no_cached_answer() {
     let upstream = Upstream::zone(vec![host("ok.net", "93.184.216.34")]);
     let resolver = resolver_of(&upstream);
     let (wanted, one, other) = (name("ok.net"), Scope::fresh(), Scope::fresh());
-    resolver.addresses(one, &wanted).await.unwrap();
-    assert!(resolver.known(one, &wanted, Instant::now()).is_some());
-    assert!(resolver.known(other, &wanted, Instant::now()).is_none());
+    resolver.addresses(&one, &wanted, ALL).await.unwrap();
+    assert!(resolver.known(&one, &wanted, Instant::now()).is_some());
+    assert!(resolver.known(&other, &wanted, Instant::now()).is_none());
     // nor one look-up at the same time
+    let third = Scope::fresh();
     let both = futures_util::future::join(
-        resolver.addresses(other, &wanted),
-        resolver.addresses(Scope::fresh(), &wanted),
+        resolver.addresses(&other, &wanted, ALL),
+        resolver.addresses(&third, &wanted, ALL),
     );
     assert!(both.await.0.is_ok());
     assert_eq!(upstream.log().len(), 6);
@@ -268,9 +273,10 @@ async fn split_dns_asks_the_longest_domain() {
     ] {
         assert_eq!(
             resolver
-                .addresses(Scope::fresh(), &name(asked))
+                .addresses(&Scope::fresh(), &name(asked), ALL)
                 .await
-                .unwrap()[0]
+                .unwrap()
+                .addresses[0]
                 .to_string(),
             answer,
             "{asked}"
@@ -283,7 +289,12 @@ async fn system_resolvers_are_followed() {
     let [old, new] = ["1.1.1.1", "1.1.1.2"].map(|a| Upstream::zone(vec![host("ok.net", a)]));
     let (resolver, scope) = (resolver_of(&old), Scope::fresh());
     assert_eq!(
-        resolver.addresses(scope, &name("ok.net")).await.unwrap()[0].to_string(),
+        resolver
+            .addresses(&scope, &name("ok.net"), ALL)
+            .await
+            .unwrap()
+            .addresses[0]
+            .to_string(),
         "1.1.1.1"
     );
     resolver.set_upstreams(Upstreams {
@@ -291,7 +302,12 @@ async fn system_resolvers_are_followed() {
         domains: Vec::new(),
     });
     assert_eq!(
-        resolver.addresses(scope, &name("ok.net")).await.unwrap()[0].to_string(),
+        resolver
+            .addresses(&scope, &name("ok.net"), ALL)
+            .await
+            .unwrap()
+            .addresses[0]
+            .to_string(),
         "1.1.1.2"
     );
 }

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Mutex;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use gateway::listen::gate::state::Verdict;
@@ -22,6 +22,8 @@ const POLICY: &str = "policy: p\nnetwork: domains\nallow:\n  - host: ok.net\n   
 struct Fake {
     syns: tokio::sync::Mutex<tokio::sync::mpsc::Receiver<Queued>>,
     verdicts: Mutex<mpsc::Sender<(u32, Verdict)>>,
+    /// Whether the next reset panics: a mistake that one packet meets.
+    trips: Arc<AtomicBool>,
 }
 
 impl SynQueue for Fake {
@@ -34,6 +36,8 @@ impl SynQueue for Fake {
     }
 
     fn judge(&self, packet: u32, verdict: Verdict) -> io::Result<()> {
+        let trips = verdict == Verdict::Reset && self.trips.swap(false, Ordering::Relaxed);
+        assert!(!trips, "a packet trips the gate");
         self.verdicts
             .lock()
             .unwrap()
@@ -45,6 +49,7 @@ impl SynQueue for Fake {
 struct Syns {
     send: tokio::sync::mpsc::Sender<Queued>,
     verdicts: mpsc::Receiver<(u32, Verdict)>,
+    trips: Arc<AtomicBool>,
     packet: u32,
 }
 
@@ -52,17 +57,20 @@ impl Syns {
     fn start(lab: &Lab, port: u16) -> Self {
         let (send, syns) = tokio::sync::mpsc::channel(1024);
         let (said, verdicts) = mpsc::channel();
+        let trips = Arc::new(AtomicBool::new(false));
         let gate = serve_gate(
             &lab.ctx,
             Fake {
                 syns: tokio::sync::Mutex::new(syns),
                 verdicts: Mutex::new(said),
+                trips: trips.clone(),
             },
         );
         gateway::listen::serve_tcp(&lab.ctx, lab.inside_listener(port), Some(gate));
         Self {
             send,
             verdicts,
+            trips,
             packet: 0,
         }
     }
@@ -105,6 +113,25 @@ fn a_permitted_syn_is_dialled_before_it_is_accepted() {
         drop((client, server));
         lab.ends(1).await;
         eventually(|| (lab.network.ledger.flows() == 0).then_some(())).await;
+    });
+}
+
+#[test]
+fn a_packet_that_trips_the_gate_is_dropped_alone() {
+    run(POLICY, |lab| async move {
+        let _origin = lab.origin(22).await;
+        let mut syns = Syns::start(&lab, 22);
+        let lease = lab.lease("ok.net");
+        syns.trips.store(true, Ordering::Relaxed);
+        let tripping = syns.syn(40_000, [10, 0, 0, 9], 22).await;
+        assert_eq!(syns.verdict().await, (tripping, Verdict::Drop));
+        assert_eq!(lab.ctx.tasks.panics(), 1);
+        assert_eq!(*lab.ctx.tasks.fallen().borrow(), None);
+        // everybody else's packets are judged as before, also equal ones
+        let denied = syns.syn(40_001, [10, 0, 0, 9], 22).await;
+        assert_eq!(syns.verdict().await, (denied, Verdict::Reset));
+        let permitted = syns.syn(40_002, lease, 22).await;
+        assert_eq!(syns.verdict().await, (permitted, Verdict::Accept));
     });
 }
 

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::gate::{Gate, HOST_UNREACHABLE, NO_ROUTE, OPEN, PROHIBITED, REFUSED, SILENT};
 use super::lab::{Lab, SERVICE4, SERVICE6, Sandbox, v4, v6};
+use crate::kernel::datagrams::{DatagramDoor, MOST, Reply};
 use crate::kernel::enforcer::Posture;
-use crate::kernel::sockets::{DatagramDoor, Doors, dial_in};
+use crate::kernel::sockets::{Doors, dial_in};
 
 const FAR4: &str = "192.0.2.80";
 const FAR6: &str = "2001:db8::80";
@@ -182,12 +183,20 @@ fn ask(sandbox: &Sandbox, to: SocketAddr) -> io::Result<Vec<u8>> {
 
 fn answer_one(door: &DatagramDoor, bytes: &[u8]) -> SocketAddr {
     let mut buffer = [0; 64];
+    let mut questions = [None; MOST];
     let start = Instant::now();
     loop {
-        match door.receive(&mut buffer) {
-            Ok(question) => {
+        match door.receive_many(std::iter::once(&mut buffer[..]), &mut questions) {
+            Ok(received) => {
+                assert_eq!(received, 1);
+                let question = questions[0].unwrap();
                 assert_eq!(&buffer[..question.length], b"question");
-                door.answer(&question, bytes).unwrap();
+                let reply = Reply {
+                    from: question.to.ip(),
+                    to: question.from,
+                    bytes,
+                };
+                assert_eq!(door.send_many(std::iter::once(reply)), 0);
                 return question.to;
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock && start.elapsed().as_secs() < 5 => {
@@ -216,6 +225,120 @@ fn a_dns_answer_comes_from_the_address_that_was_asked() {
             answer
         });
         assert_eq!(answer, b"answer");
+    }
+}
+
+#[test]
+fn batch_of_questions_is_answered_each_from_where_it_went() {
+    let lab = Lab::open();
+    lab.enforcer.apply(Posture::Enforcing).unwrap();
+    let sandbox = lab.sandbox(0);
+    let doors = Doors::open(lab.enforcer.ns(), lab.enforcer.config().ports).unwrap();
+    for (door, targets) in [
+        (0, [at(FAR4, 53), (SERVICE4, 53).into()]),
+        (1, [at(FAR6, 53), (SERVICE6, 53).into()]),
+    ] {
+        // more than one call takes, to two addresses, from one socket each; the last one does not fit
+        let asking: Vec<UdpSocket> = sandbox.run(move || {
+            let any: IpAddr = if door == 0 {
+                [0; 4].into()
+            } else {
+                [0; 16].into()
+            };
+            let sockets = (0..MOST + 8).map(|n| {
+                let socket = UdpSocket::bind((any, 0)).unwrap();
+                socket.connect(targets[n % 2]).unwrap();
+                socket
+                    .set_read_timeout(Some(Duration::from_secs(2)))
+                    .unwrap();
+                let text = format!("question {n}{}", if n == 3 { " is long" } else { "" });
+                socket.send(text.as_bytes()).unwrap();
+                socket
+            });
+            sockets.collect()
+        });
+        let door = &doors.dns_udp[door];
+        let mut seen = 0;
+        let start = Instant::now();
+        while seen < MOST + 8 {
+            assert!(start.elapsed().as_secs() < 5, "only {seen} arrived");
+            let mut buffers = vec![[0; 14]; MOST];
+            let mut questions = [None; MOST];
+            let all = buffers.iter_mut().map(|b| &mut b[..]);
+            let Ok(received) = door.receive_many(all, &mut questions) else {
+                std::thread::yield_now();
+                continue;
+            };
+            seen += received;
+            let whole = questions[..received].iter().flatten().zip(&buffers);
+            let whole = whole.filter(|(question, _)| !question.truncated);
+            let replies = whole.map(|(question, bytes)| Reply {
+                from: question.to.ip(),
+                to: question.from,
+                bytes: &bytes[..question.length],
+            });
+            assert_eq!(door.send_many(replies), 0);
+        }
+        for (n, socket) in asking.iter().enumerate() {
+            let mut buffer = [0; 64];
+            match socket.recv(&mut buffer) {
+                // connected: only what comes from the address that was asked arrives
+                Ok(length) => assert_eq!(buffer[..length], *format!("question {n}").as_bytes()),
+                Err(_) => assert_eq!(n, 3, "nothing came back"),
+            }
+        }
+    }
+}
+
+#[test]
+fn answers_that_were_sent_as_one_piece_arrive_one_by_one() {
+    let lab = Lab::open();
+    lab.enforcer.apply(Posture::Enforcing).unwrap();
+    let sandbox = lab.sandbox(0);
+    let doors = Doors::open(lab.enforcer.ns(), lab.enforcer.config().ports).unwrap();
+    for (door, to) in [(0, at(FAR4, 53)), (1, at(FAR6, 53))] {
+        let asking = sandbox.run(move || {
+            let any: IpAddr = if door == 0 {
+                [0; 4].into()
+            } else {
+                [0; 16].into()
+            };
+            let socket = UdpSocket::bind((any, 0)).unwrap();
+            socket.connect(to).unwrap();
+            socket
+                .set_read_timeout(Some(Duration::from_secs(2)))
+                .unwrap();
+            socket.send(b"question").unwrap();
+            socket
+        });
+        let door = &doors.dns_udp[door];
+        let (mut buffer, mut questions) = ([0; 64], [None; MOST]);
+        let start = Instant::now();
+        while door
+            .receive_many(std::iter::once(&mut buffer[..]), &mut questions)
+            .is_err()
+        {
+            assert!(start.elapsed().as_secs() < 5, "nothing arrived");
+        }
+        let question = questions[0].unwrap();
+        // long ones, a shorter one, then others: three pieces, more than one call takes
+        let texts: Vec<String> = (0..MOST + 9)
+            .map(|n| match n {
+                0..12 => format!("a long answer {n:02}"),
+                12 => "short".to_owned(),
+                _ => format!("another {n:02}"),
+            })
+            .collect();
+        let replies = texts.iter().map(|text| Reply {
+            from: question.to.ip(),
+            to: question.from,
+            bytes: text.as_bytes(),
+        });
+        assert_eq!(door.send_many(replies), 0);
+        for text in &texts {
+            let length = asking.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer[..length], text.as_bytes());
+        }
     }
 }
 

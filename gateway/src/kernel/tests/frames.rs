@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Instant;
 
 use super::lab::{Lab, SERVICE4, SERVICE6, Sandbox, v4, v6};
+use crate::kernel::datagrams::MOST;
 use crate::kernel::enforcer::Posture;
 use crate::kernel::sockets::Doors;
 
@@ -238,8 +239,13 @@ impl Link {
         let mut buffer = [0; 64];
         let start = Instant::now();
         loop {
-            match self.doors.dns_udp[door].receive(&mut buffer) {
-                Ok(question) => return assert_eq!(&buffer[..question.length], b"question"),
+            let mut questions = [None; MOST];
+            let buffers = std::iter::once(&mut buffer[..]);
+            match self.doors.dns_udp[door].receive_many(buffers, &mut questions) {
+                Ok(_) => {
+                    let length = questions[0].unwrap().length;
+                    return assert_eq!(&buffer[..length], b"question");
+                }
                 Err(_) if start.elapsed().as_secs() < 5 => std::thread::yield_now(),
                 Err(error) => panic!("{error}"),
             }
@@ -249,7 +255,9 @@ impl Link {
     fn nothing_arrived(&self) {
         for door in &self.doors.dns_udp {
             assert_eq!(
-                door.receive(&mut [0; 64]).unwrap_err().kind(),
+                door.receive_many(std::iter::once(&mut [0; 64][..]), &mut [None; MOST])
+                    .unwrap_err()
+                    .kind(),
                 io::ErrorKind::WouldBlock
             );
         }

@@ -1,8 +1,10 @@
 //! Records of other types on their way to a sandbox: what passes, and what is taken out.
 //!
 //! HTTPS and SVCB lose address hints (the lease is the address), ECH (the outer name decides, so an inner one must not
-//! be offered) and every parameter that is not known to be harmless (DNS-32, DNS-33). Targets of MX, SRV and the like
-//! pass as text; they become permitted by nothing.
+//! be offered) and every parameter that is not known to be harmless (DNS-32, DNS-33). Targets inside
+//! records (HTTPS and SVCB of both modes, MX, SRV, NS and the like) pass as text, also denied ones: they become permitted by
+//! nothing, a client must ask for them, and is judged then. Aliases (CNAME) are another matter: the gateway itself follows
+//! them, so they are judged on the way.
 
 use std::sync::Arc;
 

@@ -20,10 +20,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use netpolicy::reason::Reason;
+
 pub use udp::{Batch, Datagrams, Outgoing, Slot};
 
 use crate::context::{Context, Open};
-use crate::network::Networks;
+use crate::network::{Network, Networks};
 use crate::record::Journal;
 use crate::resolve::Resolver;
 use crate::resolve::leases::Paces;
@@ -78,6 +80,18 @@ impl Door {
     /// A clock that does not go back, for paces.
     fn clock(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    /// Why a network may ask for nothing at all, if so.
+    fn closed(&self, network: &Network) -> Result<(), Reason> {
+        if network.ended.is_cancelled() {
+            return Err(Reason::RunEnded);
+        }
+        if *self.ctx.open.borrow() {
+            Ok(())
+        } else {
+            Err(Reason::GatewaySealed)
+        }
     }
 }
 

@@ -6,17 +6,23 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::Door;
-use super::answer::Step;
+use super::answer::{Step, moment, recalled};
 use super::question::{Parsed, Question, parse};
 use super::reply::{self, Way};
 use super::verdict::Asker;
+use crate::resolve::leases::Moment;
 
 /// Datagrams read at once.
 const BATCH: usize = 32;
 /// Longer questions are cut and then malformed; no question needs more.
 const LONGEST: usize = 2048;
+/// Failed reads in a row after which the door rests between them.
+const PATIENCE: u32 = 16;
+/// How long it rests.
+const REST: Duration = Duration::from_millis(50);
 
 /// A datagram socket that knows the original destination of what it receives and can send from it.
 pub trait Datagrams: Send + Sync + 'static {
@@ -95,21 +101,26 @@ pub(super) async fn serve<S: Datagrams>(door: Arc<Door>, socket: Arc<S>) {
     let mut replies: Vec<Outgoing> = Vec::with_capacity(BATCH);
     // reply buffers go round: no allocation for an answer from the cache
     let mut spare: Vec<Vec<u8>> = Vec::new();
+    let mut failures = 0_u32;
     loop {
         if let Err(error) = socket.receive(&mut batch).await {
-            // an ICMP error of an earlier reply; the socket itself is fine
-            tracing::debug!(
-                error = &error as &dyn std::error::Error,
-                "receiving questions failed"
-            );
-            tokio::task::yield_now().await;
+            failures = failures.saturating_add(1);
+            rest(failures, &error).await;
             continue;
         }
+        failures = 0;
+        let time = Time {
+            now: Instant::now(),
+            moment: moment(&door),
+        };
         for slot in batch.received() {
             let mut bytes = spare.pop().unwrap_or_default();
             bytes.clear();
-            answer(&door, &socket, slot, &mut bytes);
-            if bytes.is_empty() {
+            // a question that trips the door loses its own answer and nothing else
+            let answered = door.ctx.tasks.contain("a DNS question", || {
+                answer(&door, &socket, slot, time, &mut bytes);
+            });
+            if answered.is_none() || bytes.is_empty() {
                 spare.push(bytes);
             } else {
                 replies.push(Outgoing {
@@ -119,21 +130,50 @@ pub(super) async fn serve<S: Datagrams>(door: Arc<Door>, socket: Arc<S>) {
                 });
             }
         }
+        // neighbours with the same ends and length are cheaper to send
+        replies.sort_unstable_by_key(|reply| {
+            (reply.to, reply.from, std::cmp::Reverse(reply.bytes.len()))
+        });
         socket.send(&replies);
         spare.extend(replies.drain(..).map(|reply| reply.bytes));
     }
 }
 
+/// Waits after a failed read. The first may be an ICMP error of an earlier reply, with the socket itself fine; a socket that
+/// goes on failing must not take a processor.
+async fn rest(failures: u32, error: &io::Error) {
+    if failures == PATIENCE {
+        tracing::warn!(%error, "questions cannot be received; trying on");
+    } else {
+        tracing::debug!(%error, "receiving questions failed");
+    }
+    if failures < PATIENCE {
+        tokio::task::yield_now().await;
+    } else {
+        tokio::time::sleep(REST).await;
+    }
+}
+
+/// When a batch is answered.
+#[derive(Clone, Copy)]
+struct Time {
+    now: Instant,
+    moment: Moment,
+}
+
 /// Answers one datagram into `out`, or leaves it empty: nothing to say, or a look-up will say it.
-fn answer<S: Datagrams>(door: &Arc<Door>, socket: &Arc<S>, slot: &Slot, out: &mut Vec<u8>) {
+fn answer<S: Datagrams>(
+    door: &Arc<Door>,
+    socket: &Arc<S>,
+    slot: &Slot,
+    time: Time,
+    out: &mut Vec<u8>,
+) {
     let Some(network) = door.ctx.networks.by_source(slot.source.ip().to_canonical()) else {
         return;
     };
-    if !network
-        .leases
-        .pace()
-        .question(&door.settings.paces, door.clock())
-    {
+    let clock = time.now.saturating_duration_since(door.started);
+    if !network.leases.pace().question(&door.settings.paces, clock) {
         return;
     }
     let bytes = slot.buffer.get(..slot.length).unwrap_or_default();
@@ -142,6 +182,9 @@ fn answer<S: Datagrams>(door: &Arc<Door>, socket: &Arc<S>, slot: &Slot, out: &mu
         Parsed::Refuse(head, code, raw) => return reply::refuse(out, head, code, raw),
         Parsed::Ignore => return,
     };
+    if let Some(answer) = recalled(door, &network, &question, (time.moment, time.now)) {
+        return reply::write(out, &question, &answer, Way::Udp);
+    }
     let asker = Asker::new(door, &network, slot.source, Way::Udp);
     let permitted = match asker.at_once(&question) {
         Step::Say(answer) => return reply::write(out, &question, &answer, Way::Udp),

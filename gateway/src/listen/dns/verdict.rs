@@ -101,7 +101,8 @@ impl<'a> Asker<'a> {
             }
             None => {}
         }
-        self.closed()
+        self.door
+            .closed(self.network)
             .map_err(|reason| self.denied(Some(&name), &fixed(reason), Code::NxDomain))?;
         Ok(Permitted {
             name,
@@ -120,18 +121,6 @@ impl<'a> Asker<'a> {
             Lookup::Deny(denial) => return Err(self.denied(Some(name), &denial, Code::NxDomain)),
         }
         fixed_answer(*kind).map_or_else(|| self.count(name), Err)
-    }
-
-    /// Why nothing may be asked at all, if so.
-    fn closed(&self) -> Result<(), Reason> {
-        if self.network.ended.is_cancelled() {
-            return Err(Reason::RunEnded);
-        }
-        if *self.door.ctx.open.borrow() {
-            Ok(())
-        } else {
-            Err(Reason::GatewaySealed)
-        }
     }
 
     /// Counts the name against the budget before anything leaves for it.

@@ -131,15 +131,20 @@ pub fn serve_gate(ctx: &Context, queue: impl SynQueue) -> Arc<Gate> {
                 tracing::error!(%error, "reading the queue of first SYNs");
                 tokio::time::sleep(BACK_OFF).await;
             }
-            queued.drain(..).for_each(|packet| reader.arrived(packet));
+            for packet in queued.drain(..) {
+                reader.read(packet);
+            }
         }
     });
     ctx.tasks.keep("syn gate clock", async move {
         let mut ticks = tokio::time::interval(TICK);
         loop {
             ticks.tick().await;
-            let effects = ticker.table().tick(ticker.now());
-            ticker.apply(effects);
+            let (tasks, ticker) = (ticker.ctx.tasks.clone(), &ticker);
+            tasks.contain("the clock of the gate", || {
+                let effects = ticker.table().tick(ticker.now());
+                ticker.apply(effects);
+            });
         }
     });
     gate
@@ -196,7 +201,20 @@ impl Gate {
         }
     }
 
-    /// A packet came out of the queue.
+    /// A packet came out of the queue. One that makes the gate panic is dropped by itself: its sender may try again, and
+    /// everybody else's packets are read on.
+    fn read(self: &Arc<Self>, queued: Queued) {
+        let read = self
+            .ctx
+            .tasks
+            .contain("a first SYN", || self.arrived(queued));
+        if read.is_none() {
+            let (Queued::Syn(Syn { packet, .. }) | Queued::Other(packet)) = queued;
+            self.answer(packet, Verdict::Drop);
+        }
+    }
+
+    /// Judges a packet.
     fn arrived(self: &Arc<Self>, queued: Queued) {
         let syn = match queued {
             Queued::Syn(syn) => syn,

@@ -23,7 +23,7 @@ use netpolicy::reason::Reason;
 
 use crate::limits::Ledger;
 use file::{Fact, File};
-pub use memo::Memo;
+pub use memo::{Given, Memo, Moment};
 pub use pace::{InFlight, Pace, Paces};
 pub use pool::LeasePools;
 

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 
 use super::message::{NotIt, Reply, Sent};
-use super::{LookupError, Resolver};
+use super::{LookupError, Resolver, Scope};
 
 /// Patience with one server.
 const ATTEMPT: Duration = Duration::from_secs(2);
@@ -37,6 +37,7 @@ impl Resolver {
     /// Asks the servers of a name until one gives a usable reply: NOERROR or NXDOMAIN.
     pub(super) async fn exchange(
         &self,
+        scope: &Scope,
         name: &Name,
         kind: RecordType,
     ) -> Result<Reply, LookupError> {
@@ -44,7 +45,7 @@ impl Resolver {
         let mut last = None;
         for _ in 0..ROUNDS {
             for server in &servers {
-                match self.attempt(*server, name, kind).await {
+                match self.attempt(scope, *server, name, kind).await {
                     Ok(reply) => {
                         self.servers.answered(*server);
                         return Ok(reply);
@@ -81,11 +82,13 @@ impl Resolver {
 
     async fn attempt(
         &self,
+        scope: &Scope,
         server: SocketAddr,
         name: &Name,
         kind: RecordType,
     ) -> Result<Reply, Miss> {
-        let _place = self.sockets.acquire().await.map_err(|_| Miss::Late)?;
+        let place = self.sockets.place(scope.places()).await;
+        let _place = place.ok_or(Miss::Late)?;
         let reply = within(ask_udp(server, &Sent::new(name, kind).map_err(Miss::Io)?)).await?;
         let reply = if reply.truncated {
             within(ask_tcp(server, &Sent::new(name, kind).map_err(Miss::Io)?)).await?

@@ -66,7 +66,7 @@ impl Resolver {
         let name =
             Name::parse(WELL_KNOWN).map_err(|e| super::LookupError::Upstream(e.to_string()))?;
         let found = self
-            .chase(&name, RecordType::AAAA)
+            .chase(&self.own, &name, RecordType::AAAA, &|_| true)
             .await?
             .found(Instant::now());
         let learnt = prefixes(&addresses_of(&found));
