@@ -147,7 +147,7 @@ impl Side {
     ) -> Found {
         let to = Destination::Name {
             name: name.clone(),
-            answers: Some(vec![address]),
+            answers: Some(vec![address].into()),
         };
         let intent = Intent {
             direction: Direction::Egress,
