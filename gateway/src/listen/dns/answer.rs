@@ -249,12 +249,12 @@ pub(super) fn moment(door: &Door) -> Moment {
 }
 
 /// What is said about one family of what was found.
-fn told<'f>(
-    found: &'f Addresses,
+fn told(
+    found: &Addresses,
     kind: RecordType,
     now: Instant,
     give: impl FnOnce(&Arc<[Wire]>, u32) -> Answer,
-) -> Result<Answer, &'f LookupError> {
+) -> Result<Answer, &LookupError> {
     if found.no_name() {
         return Ok(Answer::empty(Code::NxDomain, negative(found.until, now)));
     }

@@ -111,9 +111,12 @@ async fn serve(visit: Visit, client: TcpStream) {
 }
 
 /// What a host and port of the proxy protocol mean. A name costs its place in the budget of names, as a look-up would.
-fn asked_for(origin: &Origin, host: &Host, port: u16) -> Result<Intent, (Intent, Reason)> {
+fn asked_for(origin: &Origin, host: &Host, port: u16) -> (Intent, Result<(), Reason>) {
     match host {
-        Host::Address(address) => Ok(intent_to(&origin.network, SocketAddr::new(*address, port))),
+        Host::Address(address) => {
+            let to = SocketAddr::new(*address, port);
+            (intent_to(&origin.network, to), Ok(()))
+        }
         Host::Name(name) => {
             let asked = intent(
                 port,
@@ -124,12 +127,10 @@ fn asked_for(origin: &Origin, host: &Host, port: u16) -> Result<Intent, (Intent,
             );
             // only a permitted name is asked for, so only a permitted name is counted
             if matches!(decide(&origin.network, &asked), Connect::Deny(_)) {
-                return Ok(asked);
+                return (asked, Ok(()));
             }
-            match count_name(origin, name) {
-                Ok(()) => Ok(asked),
-                Err(reason) => Err((asked, reason)),
-            }
+            let counted = count_name(origin, name);
+            (asked, counted)
         }
     }
 }

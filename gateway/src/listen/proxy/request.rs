@@ -165,10 +165,8 @@ async fn connect(
     destination: (netpolicy::name::Host, u16),
     place: &mut Place,
 ) -> Result<Upstream, Last> {
-    let (mut intent, budget) = match asked_for(origin, &destination.0, destination.1) {
-        Ok(intent) => (intent, admit(origin, place)),
-        Err((intent, reason)) => (intent, Err(reason)),
-    };
+    let (mut intent, counted) = asked_for(origin, &destination.0, destination.1);
+    let budget = counted.and_then(|()| admit(origin, place));
     let fail = |intent: &Intent, why: &Unreached| {
         flow::record_unreached(origin, intent, why);
         unreached(origin, why, &destination_text(intent, None))

@@ -24,11 +24,7 @@ pub(super) async fn run(visit: Visit, client: TcpStream, authority: &Authority, 
         .await;
     };
     let Visit { origin, slot } = visit;
-    let asked = asked_for(&origin, &authority.host, port);
-    let (mut intent, budget) = match asked {
-        Ok(intent) => (intent, Ok(())),
-        Err((intent, reason)) => (intent, Err(reason)),
-    };
+    let (mut intent, budget) = asked_for(&origin, &authority.host, port);
     let open = if *origin.ctx.open.borrow() {
         budget
     } else {
