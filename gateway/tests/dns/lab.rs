@@ -127,12 +127,12 @@ impl Lab {
         let plain = Plain(socket, door);
         serve_dns(handles.clone(), settings, vec![plain], vec![listener]).unwrap();
         Self {
-            handles,
-            settings,
             networks,
             seal,
             door,
             tasks,
+            handles,
+            settings,
             dir,
         }
     }

@@ -241,10 +241,10 @@ async fn invariant_5_networks_share_no_cached_answer() {
     assert!(resolver.known(&other, &wanted, Instant::now()).is_none());
     // nor one look-up at the same time
     let third = Scope::fresh();
-    let both = futures_util::future::join(
+    let both = Box::pin(futures_util::future::join(
         resolver.addresses(&other, &wanted, ALL),
         resolver.addresses(&third, &wanted, ALL),
-    );
+    ));
     assert!(both.await.0.is_ok());
     assert_eq!(upstream.log().len(), 6);
 }
