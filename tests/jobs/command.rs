@@ -1,10 +1,11 @@
 //! What a command gets and what comes back from it.
 
-use crate::world::{lab, run};
+use crate::place::{Place, at};
+use crate::world::{lab_at, run};
 
-#[test]
-fn the_exit_code_is_the_commands_and_its_streams_stay_apart() {
-    let lab = lab();
+at!(the_exit_code_is_the_commands_and_its_streams_stay_apart: docker podman gvisor);
+fn the_exit_code_is_the_commands_and_its_streams_stay_apart(place: Place) {
+    let lab = lab_at(place);
     for code in [0, 1, 42, 125] {
         let said = run(
             &lab,
@@ -20,17 +21,17 @@ fn the_exit_code_is_the_commands_and_its_streams_stay_apart() {
     }
 }
 
-#[test]
-fn what_cannot_be_executed_is_told_as_a_shell_tells_it() {
-    let lab = lab();
+at!(what_cannot_be_executed_is_told_as_a_shell_tells_it: docker podman gvisor);
+fn what_cannot_be_executed_is_told_as_a_shell_tells_it(place: Place) {
+    let lab = lab_at(place);
     lab.sallyport(&["run", "--", "/no/such/program"])
         .expect(127);
     lab.sallyport(&["run", "--", "/etc/passwd"]).expect(126);
 }
 
-#[test]
-fn an_image_that_the_engine_has_not_and_a_mistaken_policy_are_125() {
-    let lab = lab();
+at!(an_image_that_the_engine_has_not_and_a_mistaken_policy_are_125: docker podman gvisor);
+fn an_image_that_the_engine_has_not_and_a_mistaken_policy_are_125(place: Place) {
+    let lab = lab_at(place);
     let said = lab
         .sallyport(&["run", "--image", "sallyport/none-such:1", "--", "true"])
         .expect(125);
@@ -38,17 +39,17 @@ fn an_image_that_the_engine_has_not_and_a_mistaken_policy_are_125() {
     run(&lab, "policy: p\nnetwork: domain\n", &[], "true").expect(125);
 }
 
-#[test]
-fn a_timeout_ends_everything_with_124() {
-    let lab = lab();
+at!(a_timeout_ends_everything_with_124: docker podman gvisor);
+fn a_timeout_ends_everything_with_124(place: Place) {
+    let lab = lab_at(place);
     let script =
         "trap '' TERM INT; (trap '' TERM; while :; do sleep 1; done) & while :; do sleep 1; done";
     run(&lab, "none", &["--timeout", "2s"], script).expect(124);
 }
 
-#[test]
-fn a_job_is_an_agent_without_powers_unless_root_is_asked_for() {
-    let lab = lab();
+at!(a_job_is_an_agent_without_powers_unless_root_is_asked_for: docker podman gvisor);
+fn a_job_is_an_agent_without_powers_unless_root_is_asked_for(place: Place) {
+    let lab = lab_at(place);
     let script =
         "id -u; grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status | tr -d '\\t'";
     let agent = run(&lab, "none", &["--quiet"], script).expect(0).out;
@@ -68,9 +69,9 @@ fn a_job_is_an_agent_without_powers_unless_root_is_asked_for() {
     );
 }
 
-#[test]
-fn variables_and_directory_are_as_asked() {
-    let lab = lab();
+at!(variables_and_directory_are_as_asked: docker podman gvisor);
+fn variables_and_directory_are_as_asked(place: Place) {
+    let lab = lab_at(place);
     let said = run(
         &lab,
         "none",

@@ -4,5 +4,6 @@ mod attacks;
 mod command;
 mod network;
 mod packages;
+mod place;
 mod stop;
 mod world;

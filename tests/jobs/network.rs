@@ -3,11 +3,12 @@
 use lab::policies;
 use lab::topology::{METADATA, OTHER4, PUBLIC4, ip};
 
-use crate::world::{lab, run};
+use crate::place::{Place, at};
+use crate::world::{lab_at, run};
 
-#[test]
-fn a_permitted_host_is_reached_and_its_twin_is_not() {
-    let lab = lab();
+at!(a_permitted_host_is_reached_and_its_twin_is_not: docker podman gvisor);
+fn a_permitted_host_is_reached_and_its_twin_is_not(place: Place) {
+    let lab = lab_at(place);
     let mark = lab.capture.mark();
     let script =
         "curl -sS -m 10 http://ok.sallylab.net/ && ! curl -sSf -m 10 http://evil.sallylab.net/";
@@ -23,9 +24,9 @@ fn a_permitted_host_is_reached_and_its_twin_is_not() {
     lab.capture.none_to(mark, ip(OTHER4));
 }
 
-#[test]
-fn invariant_1_a_run_without_a_policy_sends_nothing_from_its_first_moment() {
-    let lab = lab();
+at!(invariant_1_a_run_without_a_policy_sends_nothing_from_its_first_moment: docker podman gvisor);
+fn invariant_1_a_run_without_a_policy_sends_nothing_from_its_first_moment(place: Place) {
+    let lab = lab_at(place);
     let mark = lab.capture.mark();
     let script = format!(
         "for i in 1 2 3; do (echo x > /dev/udp/8.8.8.8/53; echo x > /dev/tcp/{PUBLIC4}/443) 2> /dev/null; done; true"
@@ -41,9 +42,9 @@ fn invariant_1_a_run_without_a_policy_sends_nothing_from_its_first_moment() {
     );
 }
 
-#[test]
-fn invariant_4_metadata_is_unreachable_from_a_job() {
-    let lab = lab();
+at!(invariant_4_metadata_is_unreachable_from_a_job: docker podman gvisor);
+fn invariant_4_metadata_is_unreachable_from_a_job(place: Place) {
+    let lab = lab_at(place);
     let mark = lab.capture.mark();
     let script = METADATA.iter().fold(String::new(), |script, address| {
         let host = if address.contains(':') {
@@ -59,9 +60,9 @@ fn invariant_4_metadata_is_unreachable_from_a_job() {
     }
 }
 
-#[test]
-fn editing_resolv_conf_and_hosts_opens_nothing() {
-    let lab = lab();
+at!(editing_resolv_conf_and_hosts_opens_nothing: docker podman gvisor);
+fn editing_resolv_conf_and_hosts_opens_nothing(place: Place) {
+    let lab = lab_at(place);
     let mark = lab.capture.mark();
     let script = format!(
         "(echo nameserver 8.8.8.8 > /etc/resolv.conf; echo {OTHER4} ok.sallylab.net >> /etc/hosts) 2> /dev/null\n\
@@ -72,9 +73,9 @@ fn editing_resolv_conf_and_hosts_opens_nothing() {
     lab.capture.none_to(mark, ip("8.8.8.8"));
 }
 
-#[test]
-fn a_job_may_ask_why() {
-    let lab = lab();
+at!(a_job_may_ask_why: docker podman gvisor);
+fn a_job_may_ask_why(place: Place) {
+    let lab = lab_at(place);
     let said = run(
         &lab,
         policies::DOMAINS,

@@ -1,6 +1,6 @@
 //! Nothing outlives its run. (Invariant 8.)
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use lab::cli;
@@ -9,29 +9,14 @@ use lab::wait::{eventually, within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::world::{lab, run};
+use crate::place::{Place, at};
+use crate::world::{lab_at, run};
 
-/// Containers that the runner of this lab made.
-fn containers(lab: &lab::Lab) -> String {
-    let instance =
-        std::fs::read_to_string(lab.directory().join("runner-state/instance")).unwrap_or_default();
-    let filter = format!("label=sallyport.instance={}", instance.trim());
-    let listed = Command::new("docker")
-        .args(["ps", "-aq", "--filter", &filter])
-        .output()
-        .expect("docker");
-    assert!(
-        listed.status.success() && !instance.is_empty(),
-        "{listed:?}"
-    );
-    String::from_utf8_lossy(&listed.stdout).into_owned()
-}
-
-#[test]
-fn invariant_8_a_run_leaves_no_container_network_or_process() {
-    let lab = lab();
+at!(invariant_8_a_run_leaves_no_container_network_or_process: docker podman gvisor);
+fn invariant_8_a_run_leaves_no_container_network_or_process(place: Place) {
+    let lab = lab_at(place);
     run(&lab, policies::DOMAINS, &[], "setsid sleep 600 & exit 0").expect(0);
-    assert_eq!(containers(&lab), "");
+    assert_eq!(lab.containers(), Vec::<String>::new());
     assert_eq!(
         lab.sallyport(&["net", "ls", "--json"]).expect(0).json(),
         serde_json::json!([])
@@ -43,9 +28,9 @@ fn invariant_8_a_run_leaves_no_container_network_or_process() {
     );
 }
 
-#[test]
-fn an_interrupt_cancels_the_run_and_cleans_up() {
-    let lab = lab();
+at!(an_interrupt_cancels_the_run_and_cleans_up: docker podman gvisor);
+fn an_interrupt_cancels_the_run_and_cleans_up(place: Place) {
+    let lab = lab_at(place);
     let config = lab.directory().join("config.yml").display().to_string();
     let mut command = cli::command(&[
         "run",
@@ -69,6 +54,6 @@ fn an_interrupt_cancels_the_run_and_cleans_up() {
     let status = within(Duration::from_secs(30), || child.try_wait().expect("wait"));
     assert_eq!(status.and_then(|s| s.code()), Some(130));
     eventually("its containers to be gone", || {
-        containers(&lab).is_empty().then_some(())
+        lab.containers().is_empty().then_some(())
     });
 }

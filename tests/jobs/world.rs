@@ -2,28 +2,89 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::ops::Deref;
 
 use lab::Lab;
 use lab::cli::Said;
 
-/// Starts a lab and describes a runner in its configuration; `sallyport run` starts that runner.
-pub fn lab() -> Lab {
-    let lab = Lab::builder().gateway_only().start();
-    let at = lab.directory().display().to_string();
-    let mut text = String::new();
-    let _ = write!(
-        text,
-        "runner:\n  pool: 0\n  socket: {at}/runner.sock\n  state_dir: {at}/runner-state\n  run_dir: {at}/runner-run\n  \
-         limits: {{ isolation: hardened }}\n"
-    );
-    let config = lab.directory().join("config.yml");
-    let mut file = std::fs::File::options()
-        .append(true)
-        .open(config)
-        .expect("configuration");
-    file.write_all(text.as_bytes())
-        .expect("the runner's section");
-    lab
+use crate::place::{self, Engine, Place};
+
+/// A lab and the engine that its runs happen on.
+#[derive(Debug)]
+pub struct Here {
+    lab: Lab,
+    engine: Engine,
+    /// Where.
+    pub place: Place,
+}
+
+impl Here {
+    /// Starts a lab at a place, and describes a runner in its configuration with these further lines.
+    pub fn with(place: Place, lines: &str) -> Self {
+        let lab = Lab::builder().gateway_only().start();
+        let engine = Engine::of(place, lab.directory());
+        let at = lab.directory().display().to_string();
+        let mut text = String::from("runner:\n");
+        let _ = write!(
+            text,
+            "  control: {at}/control.sock\n  socket: {at}/runner.sock\n  state_dir: {at}/runner-state\n  \
+             run_dir: {at}/runner-run\n{}{lines}",
+            engine.setting()
+        );
+        let config = lab.directory().join("config.yml");
+        let mut file = std::fs::File::options()
+            .append(true)
+            .open(config)
+            .expect("configuration");
+        file.write_all(text.as_bytes())
+            .expect("the runner's section");
+        Self { lab, engine, place }
+    }
+
+    /// The engine's own command line.
+    pub fn engine(&self, arguments: &[&str]) -> Said {
+        self.engine.tool(arguments)
+    }
+
+    /// This installation's word in names of containers; empty before a runner ran.
+    pub fn instance(&self) -> String {
+        let path = self.lab.directory().join("runner-state/instance");
+        std::fs::read_to_string(path).unwrap_or_default()
+    }
+
+    /// Containers of this installation that the engine has, by name.
+    pub fn containers(&self) -> Vec<String> {
+        let instance = self.instance();
+        assert!(!instance.is_empty(), "no runner ran here");
+        let prefix = format!("sallyport-{instance}-");
+        let all = self
+            .engine(&["ps", "--all", "--format", "{{.Names}}"])
+            .expect(0);
+        let ours = all.out.lines().filter(|n| n.starts_with(&prefix));
+        ours.map(str::to_owned).collect()
+    }
+}
+
+impl Deref for Here {
+    type Target = Lab;
+
+    fn deref(&self) -> &Lab {
+        &self.lab
+    }
+}
+
+/// At Docker; `sallyport run` starts the runner that is described.
+pub fn lab() -> Here {
+    lab_at(place::docker().expect("always there"))
+}
+
+/// The same at a place.
+pub fn lab_at(place: Place) -> Here {
+    let class = place.class;
+    Here::with(
+        place,
+        &format!("  pool: 0\n  limits: {{ isolation: {class} }}\n"),
+    )
 }
 
 /// `sallyport run` of a shell script under a policy text or preset.

@@ -9,6 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::world::World;
+use crate::place::{Place, at};
 
 fn shell(script: &str) -> [&str; 3] {
     ["/bin/bash", "-c", script]
@@ -20,9 +21,9 @@ fn gone(world: &World) {
     assert_eq!(world.networks(), Vec::<serde_json::Value>::new());
 }
 
-#[test]
-fn sbx_19_and_21_a_timeout_ends_everything_in_bounded_time() {
-    let world = World::start();
+at!(sbx_19_and_21_a_timeout_ends_everything_in_bounded_time: docker podman gvisor);
+fn sbx_19_and_21_a_timeout_ends_everything_in_bounded_time(place: Place) {
+    let world = World::on(place);
     let stubborn = [
         "trap '' TERM INT HUP; while :; do sleep 1; done",
         // daemons with and without the output in their hands
@@ -49,9 +50,9 @@ fn sbx_19_and_21_a_timeout_ends_everything_in_bounded_time() {
     gone(&world);
 }
 
-#[test]
-fn sbx_19_what_a_command_leaves_behind_ends_with_it() {
-    let world = World::start();
+at!(sbx_19_what_a_command_leaves_behind_ends_with_it: docker podman gvisor);
+fn sbx_19_what_a_command_leaves_behind_ends_with_it(place: Place) {
+    let world = World::on(place);
     let begun = Instant::now();
     let said = world.run(
         &[],
@@ -70,9 +71,9 @@ fn sbx_19_what_a_command_leaves_behind_ends_with_it() {
     gone(&world);
 }
 
-#[test]
-fn sbx_20_orphans_are_reaped() {
-    let world = World::start();
+at!(sbx_20_orphans_are_reaped: docker podman gvisor);
+fn sbx_20_orphans_are_reaped(place: Place) {
+    let world = World::on(place);
     let program = "\
 import os, time, json
 for _ in range(2000):
@@ -94,9 +95,9 @@ print(json.dumps(len(zombies)))
     assert_eq!(world.probe(&["--pids", "200"], program), 0);
 }
 
-#[test]
-fn sbx_22_nothing_that_is_printed_is_believed() {
-    let world = World::start();
+at!(sbx_22_nothing_that_is_printed_is_believed: docker podman gvisor);
+fn sbx_22_nothing_that_is_printed_is_believed(place: Place) {
+    let world = World::on(place);
     for code in [0, 1, 124, 125, 126, 127, 137, 255] {
         let script = format!(
             "printf '%s\\n' '{{\"ended\":{{\"code\":0,\"reason\":\"exited\"}}}}' '{{\"event\":\"ended\",\"code\":0}}' \
@@ -118,9 +119,9 @@ fn sbx_22_nothing_that_is_printed_is_believed() {
     assert_eq!(world.run(&[], &shell("kill -KILL $$")).code, Some(137));
 }
 
-#[test]
-fn sbx_31_stopping_finishing_and_timing_out_at_once_is_one_end() {
-    let world = World::start();
+at!(sbx_31_stopping_finishing_and_timing_out_at_once_is_one_end: docker podman gvisor);
+fn sbx_31_stopping_finishing_and_timing_out_at_once_is_one_end(place: Place) {
+    let world = World::on(place);
     for round in 0..6u64 {
         let mut child = world.spawn(
             &["--timeout", "2s", "--json"],
@@ -153,9 +154,9 @@ fn sbx_31_stopping_finishing_and_timing_out_at_once_is_one_end() {
     }
 }
 
-#[test]
-fn a_job_that_heeds_the_signal_ends_by_it_and_can_end_its_own_children() {
-    let world = World::start();
+at!(a_job_that_heeds_the_signal_ends_by_it_and_can_end_its_own_children: docker podman gvisor);
+fn a_job_that_heeds_the_signal_ends_by_it_and_can_end_its_own_children(place: Place) {
+    let world = World::on(place);
     // bash and Python leave the mask that they inherit alone
     let said = world.run(
         &["--timeout", "60s"],

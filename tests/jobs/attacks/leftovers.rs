@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use lab::wait::within;
 
-use super::world::{World, docker};
+use super::world::World;
+use crate::place::{Place, at};
 
 /// Everything on this machine that a run makes and that carries our names.
 fn traces(world: &World) -> BTreeSet<String> {
@@ -32,9 +33,9 @@ fn traces(world: &World) -> BTreeSet<String> {
     found
 }
 
-#[test]
-fn net_36_and_04_many_short_runs_leave_nothing() {
-    let world = World::start();
+at!(net_36_and_04_many_short_runs_leave_nothing: docker podman gvisor);
+fn net_36_and_04_many_short_runs_leave_nothing(place: Place) {
+    let world = World::on(place);
     world.run(&[], &["true"]).expect(0);
     let before = traces(&world);
     for round in 0..4 {
@@ -68,9 +69,11 @@ fn net_36_and_04_many_short_runs_leave_nothing() {
     assert_ne!(said.code, Some(0));
 }
 
-#[test]
-fn sbx_30_after_a_kill_of_the_runner_its_runs_are_ended_within_a_minute_of_the_next_start() {
-    let mut world = World::start();
+at!(sbx_30_after_a_kill_of_the_runner_its_runs_are_ended_within_a_minute_of_the_next_start: docker podman gvisor);
+fn sbx_30_after_a_kill_of_the_runner_its_runs_are_ended_within_a_minute_of_the_next_start(
+    place: Place,
+) {
+    let mut world = World::on(place);
     let before = traces(&world);
     let mut children: Vec<_> = (0..3)
         .map(|_| world.spawn(&["--timeout", "10m"], &["sleep", "500"]))
@@ -81,15 +84,7 @@ fn sbx_30_after_a_kill_of_the_runner_its_runs_are_ended_within_a_minute_of_the_n
             .into_iter()
             .filter(|n| n.ends_with("-workload"))
             .collect();
-        let live = names
-            .iter()
-            .filter(|n| {
-                docker(&["inspect", "-f", "{{.State.Running}}", n])
-                    .out
-                    .trim()
-                    == "true"
-            })
-            .count();
+        let live = names.iter().filter(|n| world.runs(n)).count();
         (live == 3).then_some(())
     });
     assert!(running.is_some(), "{:?}", world.containers());

@@ -4,7 +4,8 @@ use lab::topology::{OTHER4, PUBLIC4, ip};
 use lab::wait::eventually;
 use lab::{Lab, policies};
 
-use super::world::{World, docker};
+use super::world::World;
+use crate::place::{Place, at};
 
 const NETWORK: &str = include_str!("probes/network.py");
 
@@ -27,9 +28,9 @@ fn untouched(lab: &Lab, frames: usize) {
     assert!(!lab.capture.holds(frames, b"s3cr3t-"), "a secret left");
 }
 
-#[test]
-fn net_49_50_13_dns_36_and_sbx_36_no_network_means_none_and_loopback_works() {
-    let world = World::start();
+at!(net_49_50_13_dns_36_and_sbx_36_no_network_means_none_and_loopback_works: docker podman gvisor);
+fn net_49_50_13_dns_36_and_sbx_36_no_network_means_none_and_loopback_works(place: Place) {
+    let world = World::on(place);
     let frames = world.lab.capture.mark();
     let probe = world.probe(&["--policy", "none"], NETWORK);
     assert_eq!(probe["links"], serde_json::json!(["eth0", "lo"]));
@@ -96,9 +97,9 @@ fn net_49_50_13_dns_36_and_sbx_36_no_network_means_none_and_loopback_works() {
     assert_eq!(said.out, "200", "{said:?}");
 }
 
-#[test]
-fn net_01_no_packet_precedes_the_policy() {
-    let world = World::start();
+at!(net_01_no_packet_precedes_the_policy: docker podman gvisor);
+fn net_01_no_packet_precedes_the_policy(place: Place) {
+    let world = World::on(place);
     let frames = world.lab.capture.mark();
     let policy = world
         .lab
@@ -121,9 +122,9 @@ fn net_01_no_packet_precedes_the_policy() {
     assert_eq!(world.containers(), Vec::<String>::new());
 }
 
-#[test]
-fn net_02_nothing_passes_while_a_run_is_being_stopped() {
-    let world = World::start();
+at!(net_02_nothing_passes_while_a_run_is_being_stopped: docker podman gvisor);
+fn net_02_nothing_passes_while_a_run_is_being_stopped(place: Place) {
+    let world = World::on(place);
     let policy = world
         .lab
         .file("domains.yml", policies::DOMAINS)
@@ -149,17 +150,12 @@ fn net_02_nothing_passes_while_a_run_is_being_stopped() {
             .into_iter()
             .filter(|n| n.ends_with("-workload"))
             .collect();
-        let live = names.iter().all(|n| {
-            docker(&["inspect", "-f", "{{.State.Running}}", n])
-                .out
-                .trim()
-                == "true"
-        });
+        let live = names.iter().all(|n| world.runs(n));
         (names.len() == 3 && live).then_some(names)
     });
-    docker(&["pause", &workloads[0]]);
-    docker(&["unpause", &workloads[0]]);
-    docker(&["kill", &workloads[1]]);
+    world.engine(&["pause", &workloads[0]]);
+    world.engine(&["unpause", &workloads[0]]);
+    world.engine(&["kill", &workloads[1]]);
     for child in &mut children {
         child.wait().expect("the run ends");
     }
@@ -172,9 +168,11 @@ fn indented(text: &str) -> String {
     text.lines().flat_map(|line| ["    ", line, "\n"]).collect()
 }
 
-#[test]
-fn net_03_and_35_the_engine_gives_a_sandbox_no_second_network_and_never_starts_it_again() {
-    let world = World::start();
+at!(net_03_and_35_the_engine_gives_a_sandbox_no_second_network_and_never_starts_it_again: docker podman gvisor);
+fn net_03_and_35_the_engine_gives_a_sandbox_no_second_network_and_never_starts_it_again(
+    place: Place,
+) {
+    let world = World::on(place);
     let policy = world
         .lab
         .file("domains.yml", policies::DOMAINS)
@@ -192,14 +190,10 @@ fn net_03_and_35_the_engine_gives_a_sandbox_no_second_network_and_never_starts_i
         .expect("a workload")
         .clone();
     eventually("a running workload", || {
-        (docker(&["inspect", "-f", "{{.State.Running}}", &workload])
-            .out
-            .trim()
-            == "true")
-            .then_some(())
+        (world.runs(&workload)).then_some(())
     });
     for name in &names {
-        let restart = docker(&[
+        let restart = world.engine(&[
             "inspect",
             "-f",
             "{{.HostConfig.RestartPolicy.Name}} {{.HostConfig.AutoRemove}}",
@@ -207,16 +201,16 @@ fn net_03_and_35_the_engine_gives_a_sandbox_no_second_network_and_never_starts_i
         ]);
         assert_eq!(restart.out.trim(), "no false", "{name}");
         // an operator's mistake: an engine with a bridge refuses, one without has nothing to give; the links below tell
-        docker(&["network", "connect", "bridge", name]);
+        world.engine(&["network", "connect", "bridge", name]);
     }
-    let links = docker(&["exec", &workload, "ls", "/sys/class/net"]);
+    let links = world.engine(&["exec", &workload, "ls", "/sys/class/net"]);
     assert_eq!(
         links.out.split_whitespace().collect::<Vec<_>>(),
         ["eth0", "lo"],
         "{links:?}"
     );
     // restarted behind the runner's back: the run ends, and what was restarted is gone with it
-    docker(&["restart", "-t", "0", &workload]);
+    world.engine(&["restart", "-t", "0", &workload]);
     started.wait().expect("the run ends");
     eventually("an engine without our containers", || {
         world.containers().is_empty().then_some(())

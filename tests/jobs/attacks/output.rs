@@ -5,10 +5,11 @@ use std::process::Stdio;
 use lab::cli;
 
 use super::world::World;
+use crate::place::{Place, at};
 
-#[test]
-fn sbx_15_and_17_every_byte_arrives_as_it_was_written() {
-    let world = World::start();
+at!(sbx_15_and_17_every_byte_arrives_as_it_was_written: docker podman gvisor);
+fn sbx_15_and_17_every_byte_arrives_as_it_was_written(place: Place) {
+    let world = World::on(place);
     let program = r"
 import sys, time
 out = sys.stdout.buffer
@@ -33,7 +34,7 @@ sys.stderr.buffer.write(b'\x9b\xff'); sys.stderr.flush()
         "run",
         "--quiet",
         "--isolation",
-        "hardened",
+        place.class,
         "--config",
         &config,
         "--",
@@ -66,9 +67,9 @@ sys.stderr.buffer.write(b'\x9b\xff'); sys.stderr.flush()
     );
 }
 
-#[test]
-fn sbx_10_and_14_a_flood_is_cut_behind_a_marker_and_costs_no_memory() {
-    let world = World::with("  pool: 0\n  limits: { output_bytes: 50000000 }\n");
+at!(sbx_10_and_14_a_flood_is_cut_behind_a_marker_and_costs_no_memory: docker podman gvisor);
+fn sbx_10_and_14_a_flood_is_cut_behind_a_marker_and_costs_no_memory(place: Place) {
+    let world = World::at(place, "  pool: 0\n  limits: { output_bytes: 50000000 }\n");
     // one line without an end, and twenty million short ones on each of both streams
     for script in [
         "head -c 200000000 /dev/zero; echo after >&2",

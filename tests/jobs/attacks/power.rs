@@ -4,7 +4,8 @@ use std::os::linux::net::SocketAddrExt as _;
 
 use serde_json::Value;
 
-use super::world::{World, docker};
+use super::world::World;
+use crate::place::{Place, at};
 
 const POWER: &str = include_str!("probes/power.py");
 const MACHINE: &str = include_str!("probes/machine.py");
@@ -38,9 +39,9 @@ fn bounded(probe: &Value, most: u64) {
     }
 }
 
-#[test]
-fn sbx_01_02_03_23_24_and_net_45_an_agent_has_no_power_and_gains_none() {
-    let world = World::start();
+at!(sbx_01_02_03_23_24_and_net_45_an_agent_has_no_power_and_gains_none: docker podman gvisor);
+fn sbx_01_02_03_23_24_and_net_45_an_agent_has_no_power_and_gains_none(place: Place) {
+    let world = World::on(place);
     let probe = world.probe(&[], POWER);
     assert_eq!(probe["uid"], 1000);
     bounded(&probe, 0);
@@ -67,7 +68,7 @@ fn sbx_01_02_03_23_24_and_net_45_an_agent_has_no_power_and_gains_none() {
             .find(|n| n.ends_with("-workload"))
     });
     let status = lab::wait::eventually("a session in the workload", || {
-        let said = docker(&["exec", &name, "cat", "/proc/self/status"]);
+        let said = world.engine(&["exec", &name, "cat", "/proc/self/status"]);
         (said.code == Some(0)).then_some(said.out)
     });
     for line in [
@@ -78,13 +79,13 @@ fn sbx_01_02_03_23_24_and_net_45_an_agent_has_no_power_and_gains_none() {
     ] {
         assert!(status.contains(line), "{line} is not in {status}");
     }
-    docker(&["kill", &name]);
+    world.engine(&["kill", &name]);
     started.wait().expect("the run ends");
 }
 
-#[test]
-fn sbx_01_03_24_and_net_45_root_has_a_known_list_and_no_way_out() {
-    let world = World::start();
+at!(sbx_01_03_24_and_net_45_root_has_a_known_list_and_no_way_out: docker podman gvisor);
+fn sbx_01_03_24_and_net_45_root_has_a_known_list_and_no_way_out(place: Place) {
+    let world = World::on(place);
     let probe = world.probe(&["--root"], POWER);
     assert_eq!(probe["uid"], 0);
     bounded(&probe, bits(&ROOT_CAPABILITIES));
@@ -139,9 +140,9 @@ fn families(probe: &Value, open: &[&str]) {
     }
 }
 
-#[test]
-fn sbx_04_06_07_37_and_net_46_nothing_of_the_machine_is_there() {
-    let world = World::start();
+at!(sbx_04_06_07_37_and_net_46_nothing_of_the_machine_is_there: docker podman gvisor);
+fn sbx_04_06_07_37_and_net_46_nothing_of_the_machine_is_there(place: Place) {
+    let world = World::on(place);
     let abstract_name = format!("sallyport-test-abstract-{}", std::process::id());
     let address =
         std::os::unix::net::SocketAddr::from_abstract_name(&abstract_name).expect("a name");
@@ -254,9 +255,9 @@ fn mounts(probe: &Value) {
     }
 }
 
-#[test]
-fn sbx_37_a_crash_leaves_no_core_and_says_so_by_its_code() {
-    let world = World::start();
+at!(sbx_37_a_crash_leaves_no_core_and_says_so_by_its_code: docker podman gvisor);
+fn sbx_37_a_crash_leaves_no_core_and_says_so_by_its_code(place: Place) {
+    let world = World::on(place);
     let said = world.run(
         &[],
         &[

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use super::world::World;
+use crate::place::{Place, at};
 
-#[test]
-fn sbx_12_a_fork_bomb_is_bounded_and_can_be_stopped() {
-    let world = World::start();
+at!(sbx_12_a_fork_bomb_is_bounded_and_can_be_stopped: docker podman gvisor);
+fn sbx_12_a_fork_bomb_is_bounded_and_can_be_stopped(place: Place) {
+    let world = World::on(place);
     let bomb = "bomb() { bomb | bomb & }; bomb; while :; do :; done";
     let begun = Instant::now();
     let said = world.run(
@@ -48,9 +49,9 @@ print(json.dumps(made))
     );
 }
 
-#[test]
-fn sbx_13_memory_is_bounded_and_running_out_is_told_as_such() {
-    let world = World::start();
+at!(sbx_13_memory_is_bounded_and_running_out_is_told_as_such: docker podman gvisor);
+fn sbx_13_memory_is_bounded_and_running_out_is_told_as_such(place: Place) {
+    let world = World::on(place);
     let heap = "held = []\nwhile True: held.append(bytearray(1 << 20))";
     let said = world.run(&["--memory", "96m"], &["python3", "-c", heap]);
     assert_eq!(said.code, Some(137), "{said:?}");
@@ -71,9 +72,9 @@ with open('/dev/shm/held', 'wb') as held:
     assert_eq!(world.probe(&["--memory", "128m"], program), 900);
 }
 
-#[test]
-fn sbx_11_hostile_trees_do_not_outlive_their_run() {
-    let world = World::start();
+at!(sbx_11_hostile_trees_do_not_outlive_their_run: docker podman gvisor);
+fn sbx_11_hostile_trees_do_not_outlive_their_run(place: Place) {
+    let world = World::on(place);
     let program = r"
 import json, os
 os.chdir('/tmp')

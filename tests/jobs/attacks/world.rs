@@ -1,17 +1,20 @@
-//! One lab with a gateway and a runner of its own, on the machine's engine.
+//! One lab with a gateway and a runner of its own, at a place.
 
-use std::fmt::Write as _;
 use std::fs::File;
-use std::io::Write as _;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use lab::cli::{self, Said};
+use lab::wait;
 use lab::wait::{eventually, within};
-use lab::{Lab, wait};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+
+use crate::place::{self, Place};
+use crate::world::Here;
+
+pub use crate::place::docker_tool as docker;
 
 /// The image that most jobs run in.
 pub const IMAGE: &str = "sallyport/sandbox:latest";
@@ -19,38 +22,30 @@ pub const IMAGE: &str = "sallyport/sandbox:latest";
 /// A lab whose runner stays up between runs.
 #[derive(Debug)]
 pub struct World {
-    /// Namespaces, gateway, capture, origins.
-    pub lab: Lab,
+    /// Namespaces, gateway, capture, origins, engine.
+    pub lab: Here,
     runner: Option<Child>,
 }
 
 impl World {
-    /// With the runner's own defaults, except that no pod is kept ready.
+    /// On Docker, with the runner's own defaults, except that no pod is kept ready.
     pub fn start() -> Self {
         Self::with("  pool: 0\n")
     }
 
-    /// With these lines in the runner's section.
+    /// On Docker, with these lines in the runner's section.
     pub fn with(runner: &str) -> Self {
-        let lab = Lab::builder().gateway_only().start();
-        let at = lab.directory().display().to_string();
-        let mut text = String::from("runner:\n");
-        let _ = writeln!(
-            text,
-            "  control: {at}/control.sock\n  socket: {at}/runner.sock"
-        );
-        let _ = writeln!(
-            text,
-            "  state_dir: {at}/runner-state\n  run_dir: {at}/runner-run"
-        );
-        text.push_str(runner);
-        let path = lab.directory().join("config.yml");
-        let mut file = File::options()
-            .append(true)
-            .open(&path)
-            .expect("the lab's configuration");
-        file.write_all(text.as_bytes())
-            .expect("write the runner's section");
+        Self::at(place::docker().expect("always there"), runner)
+    }
+
+    /// At a place, without a pool.
+    pub fn on(place: Place) -> Self {
+        Self::at(place, "  pool: 0\n")
+    }
+
+    /// At a place, with these lines in the runner's section.
+    pub fn at(place: Place, runner: &str) -> Self {
+        let lab = Here::with(place, runner);
         let mut world = Self { lab, runner: None };
         world.launch_runner();
         world
@@ -123,19 +118,23 @@ impl World {
 
     /// This installation's word in names of containers.
     pub fn instance(&self) -> String {
-        std::fs::read_to_string(self.lab.directory().join("runner-state/instance"))
-            .expect("the instance")
+        self.lab.instance()
     }
 
     /// Containers of this installation that the engine has, by name.
     pub fn containers(&self) -> Vec<String> {
-        let prefix = format!("sallyport-{}-", self.instance());
-        let all = docker(&["ps", "--all", "--format", "{{.Names}}"]).expect(0);
-        all.out
-            .lines()
-            .filter(|n| n.starts_with(&prefix))
-            .map(str::to_owned)
-            .collect()
+        self.lab.containers()
+    }
+
+    /// The engine's own command line.
+    pub fn engine(&self, arguments: &[&str]) -> Said {
+        self.lab.engine(arguments)
+    }
+
+    /// Whether a container runs.
+    pub fn runs(&self, name: &str) -> bool {
+        let said = self.engine(&["inspect", "-f", "{{.State.Running}}", name]);
+        said.out.trim() == "true"
     }
 
     /// Networks that the gateway has.
@@ -150,9 +149,9 @@ impl World {
             .unwrap_or_else(|| panic!("no list: {said}"))
     }
 
-    /// A run of the hardened class.
+    /// A run of the place's class.
     pub fn run(&self, options: &[&str], command: &[&str]) -> Said {
-        self.lab.sallyport(&arguments(options, command))
+        self.lab.sallyport(&self.arguments(options, command))
     }
 
     /// The same, started and not waited for.
@@ -165,13 +164,24 @@ impl World {
             .to_string();
         let mut options = options.to_vec();
         options.extend(["--config", &config]);
-        let mut started = cli::command(&arguments(&options, command));
+        let mut started = cli::command(&self.arguments(&options, command));
         started.stdout(Stdio::piped()).stderr(Stdio::piped());
         self.lab
             .topology
             .uplink
             .start(&mut started)
             .expect("start a run")
+    }
+
+    fn arguments<'a>(&self, options: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
+        let mut all = vec!["run", "--quiet"];
+        if !options.contains(&"--isolation") {
+            all.extend(["--isolation", self.lab.place.class]);
+        }
+        all.extend(options);
+        all.push("--");
+        all.extend(command);
+        all
     }
 
     /// A run of a Python program; what it printed last, as JSON.
@@ -193,25 +203,4 @@ impl Drop for World {
         }
         self.end_runner(Signal::SIGTERM);
     }
-}
-
-fn arguments<'a>(options: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
-    let mut all = vec!["run", "--quiet"];
-    if !options.contains(&"--isolation") {
-        all.extend(["--isolation", "hardened"]);
-    }
-    all.extend(options);
-    all.push("--");
-    all.extend(command);
-    all
-}
-
-/// The engine's own command line.
-pub fn docker(arguments: &[&str]) -> Said {
-    Command::new("docker")
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .expect("start docker")
-        .into()
 }
