@@ -51,8 +51,12 @@ fn complaint(covers: &str) -> Option<String> {
             .rev()
             .take(6)
             .collect();
+        let places = format!("at!({name}: ");
         let test = before.iter().any(|l| {
-            l.trim_start().starts_with("#[test]") || l.trim_start().starts_with("#[tokio::test")
+            let line = l.trim_start();
+            ["#[test]", "#[tokio::test", places.as_str()]
+                .iter()
+                .any(|mark| line.starts_with(mark))
         });
         (!test).then(|| format!("{name} in {file} is no test"))
     })

@@ -1,9 +1,9 @@
 //! What a command gets and what comes back from it.
 
 use crate::place::{Place, at};
-use crate::world::{lab_at, run};
+use crate::world::{lab, lab_at, run};
 
-at!(the_exit_code_is_the_commands_and_its_streams_stay_apart: docker podman gvisor);
+at!(the_exit_code_is_the_commands_and_its_streams_stay_apart: docker gvisor);
 fn the_exit_code_is_the_commands_and_its_streams_stay_apart(place: Place) {
     let lab = lab_at(place);
     for code in [0, 1, 42, 125] {
@@ -29,7 +29,7 @@ fn what_cannot_be_executed_is_told_as_a_shell_tells_it(place: Place) {
     lab.sallyport(&["run", "--", "/etc/passwd"]).expect(126);
 }
 
-at!(an_image_that_the_engine_has_not_and_a_mistaken_policy_are_125: docker podman gvisor);
+at!(an_image_that_the_engine_has_not_and_a_mistaken_policy_are_125: docker podman);
 fn an_image_that_the_engine_has_not_and_a_mistaken_policy_are_125(place: Place) {
     let lab = lab_at(place);
     let said = lab
@@ -39,15 +39,15 @@ fn an_image_that_the_engine_has_not_and_a_mistaken_policy_are_125(place: Place) 
     run(&lab, "policy: p\nnetwork: domain\n", &[], "true").expect(125);
 }
 
-at!(a_timeout_ends_everything_with_124: docker podman gvisor);
-fn a_timeout_ends_everything_with_124(place: Place) {
-    let lab = lab_at(place);
+#[test]
+fn a_timeout_ends_everything_with_124() {
+    let lab = lab();
     let script =
         "trap '' TERM INT; (trap '' TERM; while :; do sleep 1; done) & while :; do sleep 1; done";
     run(&lab, "none", &["--timeout", "2s"], script).expect(124);
 }
 
-at!(a_job_is_an_agent_without_powers_unless_root_is_asked_for: docker podman gvisor);
+at!(a_job_is_an_agent_without_powers_unless_root_is_asked_for: docker podman);
 fn a_job_is_an_agent_without_powers_unless_root_is_asked_for(place: Place) {
     let lab = lab_at(place);
     let script =

@@ -60,7 +60,7 @@ fn invariant_4_metadata_is_unreachable_from_a_job(place: Place) {
     }
 }
 
-at!(editing_resolv_conf_and_hosts_opens_nothing: docker podman gvisor);
+at!(editing_resolv_conf_and_hosts_opens_nothing: docker gvisor);
 fn editing_resolv_conf_and_hosts_opens_nothing(place: Place) {
     let lab = lab_at(place);
     let mark = lab.capture.mark();

@@ -33,9 +33,9 @@ fn traces(world: &World) -> BTreeSet<String> {
     found
 }
 
-at!(net_36_and_04_many_short_runs_leave_nothing: docker podman gvisor);
-fn net_36_and_04_many_short_runs_leave_nothing(place: Place) {
-    let world = World::on(place);
+#[test]
+fn net_36_and_04_many_short_runs_leave_nothing() {
+    let world = World::start();
     world.run(&[], &["true"]).expect(0);
     let before = traces(&world);
     for round in 0..4 {

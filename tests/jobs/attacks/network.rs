@@ -122,9 +122,9 @@ fn net_01_no_packet_precedes_the_policy(place: Place) {
     assert_eq!(world.containers(), Vec::<String>::new());
 }
 
-at!(net_02_nothing_passes_while_a_run_is_being_stopped: docker podman gvisor);
-fn net_02_nothing_passes_while_a_run_is_being_stopped(place: Place) {
-    let world = World::on(place);
+#[test]
+fn net_02_nothing_passes_while_a_run_is_being_stopped() {
+    let world = World::start();
     let policy = world
         .lab
         .file("domains.yml", policies::DOMAINS)

@@ -39,7 +39,7 @@ fn bounded(probe: &Value, most: u64) {
     }
 }
 
-at!(sbx_01_02_03_23_24_and_net_45_an_agent_has_no_power_and_gains_none: docker podman gvisor);
+at!(sbx_01_02_03_23_24_and_net_45_an_agent_has_no_power_and_gains_none: docker podman);
 fn sbx_01_02_03_23_24_and_net_45_an_agent_has_no_power_and_gains_none(place: Place) {
     let world = World::on(place);
     let probe = world.probe(&[], POWER);
@@ -83,7 +83,7 @@ fn sbx_01_02_03_23_24_and_net_45_an_agent_has_no_power_and_gains_none(place: Pla
     started.wait().expect("the run ends");
 }
 
-at!(sbx_01_03_24_and_net_45_root_has_a_known_list_and_no_way_out: docker podman gvisor);
+at!(sbx_01_03_24_and_net_45_root_has_a_known_list_and_no_way_out: docker podman);
 fn sbx_01_03_24_and_net_45_root_has_a_known_list_and_no_way_out(place: Place) {
     let world = World::on(place);
     let probe = world.probe(&["--root"], POWER);
@@ -140,7 +140,7 @@ fn families(probe: &Value, open: &[&str]) {
     }
 }
 
-at!(sbx_04_06_07_37_and_net_46_nothing_of_the_machine_is_there: docker podman gvisor);
+at!(sbx_04_06_07_37_and_net_46_nothing_of_the_machine_is_there: docker podman);
 fn sbx_04_06_07_37_and_net_46_nothing_of_the_machine_is_there(place: Place) {
     let world = World::on(place);
     let abstract_name = format!("sallyport-test-abstract-{}", std::process::id());
@@ -213,6 +213,7 @@ fn mounts(probe: &Value) {
         "/etc/resolv.conf",
         "/etc/hosts",
         "/etc/hostname",
+        "/run/.containerenv",
     ];
     for mount in probe["mounts"].as_array().expect("mounts") {
         let (at, kind) = (
@@ -255,9 +256,9 @@ fn mounts(probe: &Value) {
     }
 }
 
-at!(sbx_37_a_crash_leaves_no_core_and_says_so_by_its_code: docker podman gvisor);
-fn sbx_37_a_crash_leaves_no_core_and_says_so_by_its_code(place: Place) {
-    let world = World::on(place);
+#[test]
+fn sbx_37_a_crash_leaves_no_core_and_says_so_by_its_code() {
+    let world = World::start();
     let said = world.run(
         &[],
         &[

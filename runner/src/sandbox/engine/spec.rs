@@ -14,7 +14,7 @@ use bollard::models::{
 
 use super::connect::{Flavour, Runtime};
 use crate::run::RunId;
-use crate::sandbox::{HolderSpec, Role, User, WorkloadSpec};
+use crate::sandbox::{HolderSpec, Isolation, Role, User, WorkloadSpec};
 
 /// Label that names this installation.
 pub const INSTANCE_LABEL: &str = "sallyport.instance";
@@ -164,7 +164,7 @@ pub fn workload(common: &Common<'_>, guest: &Path, spec: &WorkloadSpec) -> Conta
             i64::try_from(spec.resources.cpu_millis.saturating_mul(1_000_000)).unwrap_or(i64::MAX),
         ),
         cpu_shares: Some(CPU_SHARES),
-        pids_limit: Some(i64::try_from(spec.resources.pids).unwrap_or(i64::MAX)),
+        pids_limit: Some(pids_limit(spec)),
         oom_score_adj: Some(KILLED_FIRST),
         mounts: Some(mounts),
         ..host(common)
@@ -258,6 +258,16 @@ fn ulimits(common: &Common<'_>) -> Vec<ResourcesUlimits> {
     limits
 }
 
+/// A kernel in user space spends threads of the machine: about two for each process inside and thirty of its own
+/// (measured). Where they run out it dies, and the run with it, so the limit leaves room for what was asked.
+fn pids_limit(spec: &WorkloadSpec) -> i64 {
+    let asked = i64::try_from(spec.resources.pids).unwrap_or(i64::MAX);
+    match spec.isolation {
+        Isolation::Hardened => asked,
+        Isolation::Gvisor => asked.saturating_mul(2).saturating_add(64),
+    }
+}
+
 fn bytes(mib: u64) -> i64 {
     i64::try_from(mib.saturating_mul(MIB)).unwrap_or(i64::MAX)
 }
@@ -284,7 +294,7 @@ fn read_only(source: &Path, target: &str) -> Mount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::{Isolation, PodFiles, Resources, SandboxId};
+    use crate::sandbox::{PodFiles, Resources, SandboxId};
 
     fn common(flavour: Flavour) -> Common<'static> {
         let ceilings = Ceilings {
@@ -425,6 +435,14 @@ mod tests {
             host.restart_policy.unwrap().name,
             Some(RestartPolicyNameEnum::NO)
         );
+    }
+
+    #[test]
+    fn kernel_in_user_space_gets_threads_for_the_processes_that_were_asked_for() {
+        let mut asked = spec(User::Agent);
+        asked.isolation = Isolation::Gvisor;
+        let body = workload(&common(Flavour::Docker), Path::new("/s/sally"), &asked);
+        assert_eq!(body.host_config.unwrap().pids_limit, Some(2 * 256 + 64));
     }
 
     #[test]
