@@ -5,4 +5,5 @@
 mod denials;
 mod members;
 mod permits;
+mod selftest;
 mod survives;

@@ -5,5 +5,7 @@ mod command;
 mod network;
 mod packages;
 mod place;
+mod restart;
 mod stop;
+mod up;
 mod world;

@@ -41,6 +41,11 @@ impl Here {
         Self { lab, engine, place }
     }
 
+    /// Ends the lab's own gateway, for a test that starts one in another way.
+    pub fn stop_gateway(&mut self) {
+        self.lab.gateway_mut().stop();
+    }
+
     /// The engine's own command line.
     pub fn engine(&self, arguments: &[&str]) -> Said {
         self.engine.tool(arguments)

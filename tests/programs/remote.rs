@@ -1,4 +1,4 @@
-//! Protocols where the server speaks first, and those with no name on the wire: ssh, git over ssh, redis, `nc -z`.
+//! Protocols where the server speaks first, and those with no name on the wire: ssh, git over ssh, redis, PostgreSQL, `nc -z`.
 
 use crate::DEBIAN;
 use crate::plan::Plan;
@@ -6,10 +6,11 @@ use crate::world::World;
 
 const ALLOW: &str = "  - { host: ssh.sallylab.net, ports: [22], speaks: any }
   - { host: redis.sallylab.net, ports: [6379, 6380], speaks: any }
+  - { host: db.sallylab.net, ports: [5432], speaks: any }
 ";
 
 #[test]
-fn ssh_git_redis_and_port_probes_reach_what_is_permitted_and_nothing_else() {
+fn ssh_git_redis_psql_and_port_probes_reach_what_is_permitted_and_nothing_else() {
     let world = World::start();
     Plan::new(&world, DEBIAN, ALLOW)
         .twins(
@@ -35,6 +36,18 @@ fn ssh_git_redis_and_port_probes_reach_what_is_permitted_and_nothing_else() {
             "redis.sallylab.net",
             "nc -z -v -w 10 {host} 6379",
             "succeeded",
+        )
+        .twins(
+            "psql",
+            "db.sallylab.net",
+            "psql -h {host} -U lab -d lab -At -c 'select salute'",
+            "salute from postgres",
+        )
+        .denied(
+            "psql-address",
+            "psql -h 142.250.74.110 -U lab -d lab -At -c 'select salute'",
+            "142.250.74.110",
+            "address_not_allowed",
         )
         .denied(
             "ssh-port",

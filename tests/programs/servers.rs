@@ -1,4 +1,4 @@
-//! The servers that play the internet: nginx, sshd, redis, git-http-backend and a WebSocket, from the built tree.
+//! The servers that play the internet: nginx, sshd, redis, a small PostgreSQL, git-http-backend and a WebSocket, from the built tree.
 //!
 //! They run in the internet namespace of a lab with process and mount namespaces of their own, and end when this
 //! process lets go of a pipe, however it ends. Failure stance: a server that does not listen in time fails the test.
@@ -12,7 +12,7 @@ use lab::namespace::Namespace;
 use lab::wait::eventually;
 
 /// Where each of them listens; the last is the WebSocket server, behind nginx.
-const PORTS: [u16; 5] = [22, 80, 443, 6379, 8081];
+const PORTS: [u16; 6] = [22, 80, 443, 5432, 6379, 8081];
 
 /// Running servers.
 #[derive(Debug)]

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use nix::mount::{MntFlags, umount2};
 
 use super::Shared;
 use super::doctor::leftovers::{Leftover, find};
@@ -61,7 +60,7 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
     } else {
         let things = leftovers.iter().map(|l| Removal {
             what: l.to_string(),
-            result: remove(l),
+            result: remove(l, &config),
         });
         let folders = folders.iter().map(|f| Removal {
             what: folder_text(f),
@@ -88,19 +87,17 @@ fn folders(config: &Config, purge: bool) -> Vec<PathBuf> {
     run.into_iter().chain(state).filter(deep).cloned().collect()
 }
 
-fn remove(leftover: &Leftover) -> std::io::Result<()> {
+fn remove(leftover: &Leftover, config: &Config) -> std::io::Result<()> {
     match leftover {
-        Leftover::Namespace(path) => remove_namespace(path),
-        Leftover::Socket(path) => std::fs::remove_file(path),
+        // links, rules and sockets as the gateway itself would: it knows what it made
+        Leftover::Namespace(_) => gateway::appliance::uninstall(&config.gateway)
+            .map_err(|error| std::io::Error::other(Failure::from_error(&error).message)),
+        Leftover::Socket(path) => match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        },
         Leftover::Container(engine, container) => engine.remove(container),
     }
-}
-
-/// Takes the name of a gateway's namespace away; with its last link the kernel removes it.
-pub fn remove_namespace(path: &Path) -> std::io::Result<()> {
-    // mounted more than once when a crash came between
-    while umount2(path, MntFlags::MNT_DETACH).is_ok() {}
-    std::fs::remove_file(path)
 }
 
 fn report(removals: &[Removal], arguments: &Arguments, format: Format) -> Verdict {

@@ -6,6 +6,8 @@
 //! acknowledged for exactly the job's policy. Failure stance: cleaning up always finishes and collects what failed.
 
 mod packages;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::time::Duration;
@@ -219,6 +221,12 @@ async fn prepare_image(runner: &Runner, job: &Job, events: &Events) -> Result<Im
         }
         Err(error @ (SandboxError::NoSuchImage(_) | SandboxError::ImageRefused { .. })) => {
             Err(failure("image", &error))
+        }
+        Ok(facts) if crate::image::is_ours(&job.image) => {
+            if let Some(step) = runner.images.staleness(&facts).await {
+                let _ = events.send(Event::Preparing { step }).await;
+            }
+            Ok(facts)
         }
         other => other.map_err(|e| failure("engine", &e)),
     }

@@ -62,10 +62,11 @@ impl Layer<'_> {
 pub fn image(
     name: &str,
     defaults: Defaults,
+    stamp: Option<&str>,
     layer: &Layer<'_>,
 ) -> io::Result<impl Stream<Item = io::Result<Bytes>> + Send + use<> + 'static> {
     let (length, digest) = layer.measure()?;
-    let config = config(defaults, &digest).to_string();
+    let config = config(defaults, stamp, &digest).to_string();
     let config_name = format!("{}.json", hex(&Sha256::digest(config.as_bytes())));
     let manifest =
         json!([{ "Config": config_name, "RepoTags": [name], "Layers": ["layer.tar"] }]).to_string();
@@ -106,7 +107,11 @@ fn pieces(
     })
 }
 
-fn config(defaults: Defaults, layer: &str) -> Value {
+fn config(defaults: Defaults, stamp: Option<&str>, layer: &str) -> Value {
+    let labels: serde_json::Map<String, Value> = stamp
+        .map(|stamp| (super::STAMP_LABEL.to_owned(), stamp.into()))
+        .into_iter()
+        .collect();
     json!({
         "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
         "os": "linux",
@@ -117,6 +122,7 @@ fn config(defaults: Defaults, layer: &str) -> Value {
             "WorkingDir": defaults.workdir,
             "Cmd": defaults.command,
             "Env": defaults.env,
+            "Labels": labels,
         },
         "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{layer}")] },
         "history": [{ "created": "1970-01-01T00:00:00Z", "created_by": "sallyport" }],
@@ -184,7 +190,7 @@ mod tests {
             user: "agent",
             ..Defaults::default()
         };
-        let parts: Vec<_> = image("a/b:c", defaults, &Layer::File(&layer))
+        let parts: Vec<_> = image("a/b:c", defaults, Some("s1"), &Layer::File(&layer))
             .unwrap()
             .collect()
             .await;

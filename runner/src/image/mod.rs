@@ -6,18 +6,20 @@
 
 pub mod archive;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use tokio::process::Command;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OnceCell};
 
 use crate::job::ImageName;
 use crate::run::Failure;
-use crate::sandbox::{Backend, SandboxError};
+use crate::sandbox::{Backend, ImageFacts, SandboxError};
 
 const SCRIPT: &str = include_str!("../../../images/sandbox/build");
 const NAME: &str = "sallyport/sandbox:latest";
+/// Label with the recipe's stamp, which changes with what would be in the image.
+pub const STAMP_LABEL: &str = "sallyport.stamp";
 /// How much of what a failing build said is passed on.
 const LAST_WORDS: usize = 2000;
 
@@ -31,6 +33,8 @@ pub fn is_ours(name: &ImageName) -> bool {
 pub struct Images {
     folder: PathBuf,
     building: Mutex<()>,
+    /// What the recipe says on this machine; `None` where it cannot tell (another distribution).
+    stamp: OnceCell<Option<String>>,
 }
 
 /// Why there is no sandbox image.
@@ -66,7 +70,46 @@ impl Images {
         Self {
             folder,
             building: Mutex::new(()),
+            stamp: OnceCell::new(),
         }
+    }
+
+    /// The recipe's program, in a fixed environment.
+    fn recipe(&self, script: &Path) -> Command {
+        let mut command = Command::new("/bin/bash");
+        command
+            .arg(script)
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("TMPDIR", &self.folder)
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// What the recipe would make here.
+    async fn stamp(&self) -> Option<&str> {
+        let asked = self.stamp.get_or_init(|| async {
+            let script = self.folder.join("recipe");
+            tokio::fs::create_dir_all(&self.folder).await.ok()?;
+            tokio::fs::write(&script, SCRIPT).await.ok()?;
+            let said = self.recipe(&script).arg("--stamp").output().await.ok()?;
+            let text = String::from_utf8(said.stdout).ok()?;
+            said.status.success().then(|| text.trim().to_owned())
+        });
+        asked.await.as_deref()
+    }
+
+    /// What to tell about an image of ours that this installation would make differently; nothing where nobody can tell.
+    pub async fn staleness(&self, facts: &ImageFacts) -> Option<String> {
+        let expected = self.stamp().await?;
+        let differs = facts.stamp.as_deref() != Some(expected);
+        differs.then(|| {
+            format!(
+                "the sandbox image was made by another recipe ({} instead of {expected}); remove {NAME} from the engine and the next run makes it anew",
+                facts.stamp.as_deref().unwrap_or("none")
+            )
+        })
     }
 
     /// Builds the image and gives it to the engine, unless another build has just done so.
@@ -86,16 +129,9 @@ impl Images {
         tokio::fs::write(&script, SCRIPT)
             .await
             .map_err(ImageError::Folder)?;
-        let mut command = Command::new("/bin/bash");
-        command
-            .arg(&script)
+        let output = self
+            .recipe(&script)
             .arg(&archive)
-            .env_clear()
-            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-            .env("TMPDIR", &self.folder);
-        let output = command
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
             .output()
             .await
             .map_err(ImageError::Folder)?;
@@ -113,9 +149,41 @@ impl Images {
         if !archive::looks_like_tar(&archive).map_err(ImageError::Folder)? {
             return Err(ImageError::Build("it made no archive".to_owned()));
         }
-        backend.import(&name, &archive).await?;
+        let stamp = self.stamp().await;
+        backend.import(&name, &archive, stamp).await?;
         tokio::fs::remove_file(&archive)
             .await
             .map_err(ImageError::Folder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(stamp: Option<&str>) -> ImageFacts {
+        ImageFacts {
+            stamp: stamp.map(str::to_owned),
+            id: "sha256:00".to_owned(),
+            command: Vec::new(),
+            workdir: "/".to_owned(),
+            volumes: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn image_of_another_recipe_is_told_and_one_of_this_recipe_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let images = Images::new(folder.path().join("image"));
+        let expected = images
+            .stamp()
+            .await
+            .expect("a Debian machine tells its stamp")
+            .to_owned();
+        assert_eq!(images.staleness(&facts(Some(&expected))).await, None);
+        for other in [None, Some("0123")] {
+            let told = images.staleness(&facts(other)).await.unwrap();
+            assert!(told.contains(&expected) && told.contains(NAME), "{told}");
+        }
     }
 }

@@ -138,6 +138,8 @@ pub struct SandboxId(pub String);
 /// What is known about an image before anything runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ImageFacts {
+    /// The recipe that it was made by, if it says so.
+    pub stamp: Option<String>,
     /// Content-addressed identity.
     pub id: String,
     /// Entry point and default arguments.
@@ -308,7 +310,11 @@ pub trait Backend: Send + Sync + 'static {
     /// Every sandbox of this instance, in any state.
     fn owned(&self) -> Asked<'_, Vec<Owned>>;
 
-    /// Makes an image called `name` of a file system archive, with `agent` as its user.
-    fn import<'a>(&'a self, name: &'a ImageName, file_system: &'a std::path::Path)
-    -> Asked<'a, ()>;
+    /// Makes an image called `name` of a file system archive, with `agent` as its user and the stamp of its recipe.
+    fn import<'a>(
+        &'a self,
+        name: &'a ImageName,
+        file_system: &'a std::path::Path,
+        stamp: Option<&'a str>,
+    ) -> Asked<'a, ()>;
 }

@@ -4,6 +4,7 @@
 //! judge. Each test names the attack cases that it covers (`tests/cases/coverage.tsv`).
 #![expect(clippy::panic, reason = "a panic in a helper is how its test fails")]
 
+mod egress;
 mod ends;
 mod fields;
 mod images;

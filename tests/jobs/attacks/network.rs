@@ -164,6 +164,57 @@ fn net_02_nothing_passes_while_a_run_is_being_stopped() {
     assert_eq!(world.networks(), Vec::<serde_json::Value>::new());
 }
 
+#[test]
+fn invariant_1_nothing_passes_while_the_posture_flaps_under_starting_runs() {
+    let world = World::start();
+    let frames = world.lab.capture.mark();
+    let policy = world
+        .lab
+        .file("domains.yml", policies::DOMAINS)
+        .display()
+        .to_string();
+    let mut together: Vec<_> = (0..5)
+        .map(|_| world.spawn(&["--root", "--policy", &policy], &["python3", "-c", EAGER]))
+        .collect();
+    let gateway = world.lab.gateway().namespace();
+    let rules = || {
+        let said = gateway.exec(&["nft", "list", "ruleset"]);
+        String::from_utf8_lossy(&said.stdout).contains("tproxy")
+    };
+    let mut flaps = 0;
+    while together
+        .iter_mut()
+        .any(|run| run.try_wait().expect("wait").is_none())
+    {
+        gateway.exec(&["nft", "flush", "ruleset"]);
+        flaps += 1;
+        eventually("the rules to come back", || rules().then_some(()));
+    }
+    assert!(flaps > 1, "the runs were over before the posture flapped");
+    for child in &mut together {
+        // had as asked, or refused; nothing between
+        let code = child.wait().expect("the run ends").code();
+        assert!(matches!(code, Some(0 | 125)), "{code:?}");
+    }
+    untouched(&world.lab, frames);
+    assert_eq!(world.containers(), Vec::<String>::new());
+    // and the twin, once it is quiet
+    let answer = eventually("a run that is not refused", || {
+        let command = [
+            "curl",
+            "-s",
+            "-m",
+            "10",
+            "-o",
+            "/dev/null",
+            "http://ok.sallylab.net/",
+        ];
+        let said = world.run(&["--policy", &policy], &command);
+        (said.code != Some(125)).then_some(said)
+    });
+    answer.expect(0);
+}
+
 fn indented(text: &str) -> String {
     text.lines().flat_map(|line| ["    ", line, "\n"]).collect()
 }

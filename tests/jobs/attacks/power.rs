@@ -186,8 +186,16 @@ fn sbx_04_06_07_37_and_net_46_nothing_of_the_machine_is_there(place: Place) {
         assert!(probe["files"].as_u64().expect("a number") <= 16_384);
         for (name, _) in probe["environment"].as_object().expect("environment") {
             assert!(
-                ["PATH", "HOME", "HOSTNAME", "PWD", "LC_CTYPE", "container"]
-                    .contains(&name.as_str()),
+                [
+                    "PATH",
+                    "HOME",
+                    "HOSTNAME",
+                    "PWD",
+                    "LC_CTYPE",
+                    "TERM",
+                    "container"
+                ]
+                .contains(&name.as_str()),
                 "{name}"
             );
         }

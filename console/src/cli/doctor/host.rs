@@ -5,26 +5,9 @@ use std::path::Path;
 use super::{Check, State};
 use crate::engine::Engine;
 
-/// Kernel parts that enforcement needs, by module name, and what each is for.
-const NEEDED: [(&str, &str); 4] = [
-    ("nf_tables", "the kernel rules"),
-    ("nft_tproxy", "delivering flows to the gateway"),
-    ("veth", "the links of sandboxes"),
-    ("nf_reject_ipv4", "telling a denied flow so"),
-];
-
-/// Kernel parts of which one makes connects honest.
-const QUEUE: [&str; 2] = ["nft_queue", "xt_NFQUEUE"];
-
 pub fn checks() -> Vec<Check> {
     let mut checks = vec![powers()];
-    let kernel = Kernel::look();
-    checks.extend(
-        NEEDED
-            .iter()
-            .map(|(module, purpose)| needed(&kernel, module, purpose)),
-    );
-    checks.push(queue(&kernel));
+    checks.extend(super::kernel::checks());
     checks.extend([ipv6(), engine(), room()]);
     checks
 }
@@ -62,88 +45,6 @@ fn powers() -> Check {
             seen,
             "run the gateway as root or with these capabilities",
         )
-    }
-}
-
-/// What the running kernel has, loaded, built in or loadable.
-struct Kernel {
-    loaded: String,
-    lists: String,
-}
-
-impl Kernel {
-    fn look() -> Self {
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let folder = Path::new("/lib/modules").join(release.trim());
-        let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
-        Self {
-            loaded: std::fs::read_to_string("/proc/modules").unwrap_or_default(),
-            lists: read("modules.builtin") + &read("modules.dep"),
-        }
-    }
-
-    fn has(&self, module: &str) -> Option<&'static str> {
-        let file = |line: &str| {
-            let path = line.split(':').next().unwrap_or_default();
-            let name = path.rsplit('/').next().unwrap_or_default();
-            name.split(".ko")
-                .next()
-                .is_some_and(|n| n.replace('-', "_") == module)
-        };
-        if self
-            .loaded
-            .lines()
-            .any(|l| l.split(' ').next() == Some(module))
-            || Path::new("/sys/module").join(module).exists()
-        {
-            Some("present")
-        } else {
-            self.lists.lines().any(file).then_some("available")
-        }
-    }
-
-    /// Whether absence can be concluded from the lists: a container or a kernel without them tells nothing.
-    fn is_told(&self) -> bool {
-        !self.lists.is_empty()
-    }
-}
-
-fn needed(kernel: &Kernel, module: &'static str, purpose: &str) -> Check {
-    match kernel.has(module) {
-        Some(how) => Check::ok(module, format!("{how}: {purpose}")),
-        None if kernel.is_told() => Check::not(
-            module,
-            State::Wrong,
-            format!("this kernel lacks it: {purpose}"),
-            format!("install the distribution's full kernel, or `modprobe {module}`"),
-        ),
-        None => Check::not(
-            module,
-            State::Unknown,
-            format!("cannot be told here: {purpose}"),
-            "`sallyport selftest` proves it",
-        ),
-    }
-}
-
-fn queue(kernel: &Kernel) -> Check {
-    match QUEUE.iter().find_map(|m| kernel.has(m).map(|how| (m, how))) {
-        Some((module, how)) => Check::ok(
-            "SYN queue",
-            format!("{module} {how}: a connect tells the truth"),
-        ),
-        None if kernel.is_told() => Check::not(
-            "SYN queue",
-            State::Remark,
-            "neither nft_queue nor xt_NFQUEUE: connects are accepted first and reset on failure",
-            "`modprobe nft_queue`, or a kernel that has it",
-        ),
-        None => Check::not(
-            "SYN queue",
-            State::Unknown,
-            "cannot be told here",
-            "`sallyport gateway rules` shows which is used",
-        ),
     }
 }
 

@@ -13,6 +13,7 @@ use futures_util::{Stream, TryStreamExt};
 use super::Engine;
 use super::ask::{engine, host, status, within};
 use super::spec::SALLY_ON_PATH;
+use crate::image::STAMP_LABEL;
 use crate::image::archive::{self, Defaults, Layer};
 use crate::job::{ImageName, check_workdir};
 use crate::sandbox::{ImageFacts, SandboxError, guest};
@@ -33,7 +34,7 @@ impl Engine {
             return Ok(());
         }
         let layer = Layer::Bytes(guest::file_system().into());
-        let archive = archive::image(&self.holder_image, Defaults::default(), &layer)
+        let archive = archive::image(&self.holder_image, Defaults::default(), None, &layer)
             .map_err(host("packing the holder's image"))?;
         self.load(archive).await
     }
@@ -75,7 +76,11 @@ impl Engine {
             .filter(|dir| !dir.is_empty())
             .unwrap_or_else(|| "/".to_owned());
         let volumes = config.volumes.unwrap_or_default();
+        let stamp = config
+            .labels
+            .and_then(|mut labels| labels.remove(STAMP_LABEL));
         let facts = ImageFacts {
+            stamp,
             id: image.id.unwrap_or_default(),
             command,
             workdir,
@@ -95,6 +100,7 @@ impl Engine {
         &self,
         name: &ImageName,
         file_system: &Path,
+        stamp: Option<&str>,
     ) -> Result<(), SandboxError> {
         const DEFAULTS: Defaults = Defaults {
             user: "agent",
@@ -104,9 +110,10 @@ impl Engine {
         };
 
         let (name, path) = (name.to_string(), file_system.to_owned());
+        let stamp = stamp.map(str::to_owned);
         // Hashing hundreds of megabytes takes a second, in which other runs must go on.
         let packing = tokio::task::spawn_blocking(move || {
-            archive::image(&name, DEFAULTS, &Layer::File(&path))
+            archive::image(&name, DEFAULTS, stamp.as_deref(), &Layer::File(&path))
         });
         let packed = packing.await.unwrap_or_else(|broken| Err(broken.into()));
         self.load(packed.map_err(host("packing an image"))?).await
@@ -138,6 +145,7 @@ mod tests {
 
     fn facts(workdir: &str, volumes: &[&str]) -> ImageFacts {
         ImageFacts {
+            stamp: None,
             id: "sha256:00".to_owned(),
             command: Vec::new(),
             workdir: workdir.to_owned(),

@@ -361,8 +361,13 @@ impl Backend for Engine {
         })
     }
 
-    fn import<'a>(&'a self, name: &'a ImageName, file_system: &'a Path) -> Asked<'a, ()> {
-        Box::pin(self.import_file_system(name, file_system))
+    fn import<'a>(
+        &'a self,
+        name: &'a ImageName,
+        file_system: &'a Path,
+        stamp: Option<&'a str>,
+    ) -> Asked<'a, ()> {
+        Box::pin(self.import_file_system(name, file_system, stamp))
     }
 }
 

@@ -48,7 +48,7 @@ impl Services {
             if !folder.join("children.json").exists() {
                 return Ok(Self {
                     folder,
-                    traces: Traces::of(config),
+                    traces: Traces(config.gateway.clone()),
                     users: None,
                     children: Vec::new(),
                 });
@@ -73,7 +73,7 @@ impl Services {
         .await?;
         let mut services = Self {
             folder,
-            traces: Traces::of(config),
+            traces: Traces(config.gateway.clone()),
             users: Some(users),
             children: Vec::new(),
         };
@@ -342,12 +342,15 @@ mod tests {
             started: start_time(pid).unwrap(),
         };
         crate::cli::wait(async {
+            // its namespace is not there, so nothing of the machine is touched
+            let gateway = gateway::config::GatewayConfig {
+                namespace: format!("spx-none-{}", std::process::id()),
+                run_dir: folder.clone(),
+                ..gateway::config::GatewayConfig::default()
+            };
             let user = async || Services {
                 folder: folder.clone(),
-                traces: Traces {
-                    namespace: folder.join("none"),
-                    networks: folder.join("networks"),
-                },
+                traces: Traces(gateway.clone()),
                 users: Some(
                     lock(
                         &folder.join("users"),

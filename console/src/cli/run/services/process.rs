@@ -1,13 +1,13 @@
 //! Started roles as processes: known by number and start time, so that a reused number is never signalled; and what a
 //! stopped gateway leaves.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use gateway::config::GatewayConfig;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use crate::config::Config;
 use crate::show;
 
 /// A started role, as noted for whoever stops it.
@@ -37,33 +37,21 @@ impl Noted {
 
 /// What a gateway leaves when it stops, so that its networks outlive it: nothing to keep when there are none.
 #[derive(Clone, Debug)]
-pub struct Traces {
-    pub namespace: PathBuf,
-    pub networks: PathBuf,
-}
+pub struct Traces(pub GatewayConfig);
 
 impl Traces {
-    /// Those of a configuration.
-    pub fn of(config: &Config) -> Self {
-        let namespace = Path::new("/run/netns").join(&config.gateway.namespace);
-        Self {
-            namespace,
-            networks: config.gateway.run_dir.join("networks"),
-        }
-    }
-
     /// Takes them away, if there is nothing to keep.
     pub fn remove(&self) {
         // somebody may have attached a network of their own meanwhile: it stays, closed, until a gateway is back
-        let empty =
-            std::fs::read_dir(&self.networks).map_or(true, |mut entries| entries.next().is_none());
+        let networks = self.0.run_dir.join("networks");
+        let empty = std::fs::read_dir(networks).map_or(true, |mut e| e.next().is_none());
+        let there = Path::new("/run/netns").join(&self.0.namespace).exists();
         if empty
-            && self.namespace.exists()
-            && let Err(error) = crate::cli::uninstall::remove_namespace(&self.namespace)
+            && there
+            && let Err(error) = gateway::appliance::uninstall(&self.0)
         {
             show::note(format_args!(
-                "sallyport: removing {}: {error}",
-                self.namespace.display()
+                "sallyport: removing what the gateway left: {error}"
             ));
         }
     }

@@ -1,0 +1,72 @@
+//! What the running kernel can do, tried: a gateway's own rules in a namespace that is thrown away.
+//!
+//! The names of modules tell little: built in, loadable, or missing in a container they look alike. So the very rules
+//! that a gateway applies are applied and read back. Nothing that exists is touched.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use gateway::kernel::{Config, Enforcer, KernelError, Posture};
+use netpolicy::ruleset::Queue;
+use nix::errno::Errno;
+
+use super::{Check, State};
+
+/// Any addresses do: nothing is attached.
+const SERVICE4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+const SERVICE6: Ipv6Addr = Ipv6Addr::new(0xfd53, 0x5350, 0, 0, 0, 0, 0, 1);
+
+/// Tries it; without the powers for it, says so.
+pub fn checks() -> Vec<Check> {
+    match attempt() {
+        Ok(queue) => vec![
+            Check::ok(
+                "kernel rules",
+                "a gateway's rules were applied and read back",
+            ),
+            queue_check(queue),
+        ],
+        Err(error) => {
+            let seen = crate::exit::Failure::from_error(&error).message;
+            let forbidden = error
+                .errno()
+                .map(Errno::from_raw)
+                .is_some_and(|e| e == Errno::EPERM || e == Errno::EACCES);
+            let (state, fix) = if forbidden {
+                (State::Unknown, "run `sallyport doctor` as root")
+            } else {
+                (
+                    State::Wrong,
+                    "a kernel with nf_tables, nft_tproxy and network namespaces: the distribution's full one",
+                )
+            };
+            vec![Check::not("kernel rules", state, seen, fix)]
+        }
+    }
+}
+
+/// Opens, enforces, verifies and takes away.
+fn attempt() -> Result<Queue, KernelError> {
+    let config = Config {
+        name: format!("sallyport-doctor-{}", std::process::id()),
+        ..Config::new(SERVICE4, SERVICE6)
+    };
+    let enforcer = Enforcer::open(config)?;
+    let queue = enforcer.queue();
+    let tried = enforcer.apply(Posture::Enforcing);
+    // gone whatever came out
+    let removed = enforcer.remove();
+    tried.and(removed).map(|()| queue)
+}
+
+fn queue_check(queue: Queue) -> Check {
+    match queue {
+        Queue::Native(_) => Check::ok("SYN queue", "nft_queue: a connect tells the truth"),
+        Queue::Compat(_) => Check::ok("SYN queue", "xt_NFQUEUE: a connect tells the truth"),
+        Queue::None => Check::not(
+            "SYN queue",
+            State::Remark,
+            "neither nft_queue nor xt_NFQUEUE: connects are accepted first and reset on failure",
+            "`modprobe nft_queue`, or a kernel that has it",
+        ),
+    }
+}

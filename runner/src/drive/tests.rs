@@ -1,0 +1,301 @@
+//! A run without an engine: a backend that notes what it is asked, and does what a test tells it.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use gateway::control::PolicySource;
+use gateway::control::descriptor::send;
+use gateway::tasks::Tasks;
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::watch::Watch;
+use super::{Runner, drive};
+use crate::config::RunnerConfig;
+use crate::image::Images;
+use crate::job::{ImageName, Job, JobRequest};
+use crate::output::Meter;
+use crate::packages::Packages;
+use crate::pod::Pods;
+use crate::pool::Pool;
+use crate::records::Records;
+use crate::run::{EndReason, Event};
+use crate::runs::{Ends, Runs};
+use crate::sandbox::{
+    Asked, Backend, Chunk, Exit, Facts, HolderSpec, ImageFacts, Isolation, Output, Owned,
+    SandboxError, SandboxId, WorkloadSpec,
+};
+
+/// Of every run here. What ignores the wish to end costs a test the grace of five seconds.
+const TIMEOUT: Duration = Duration::from_millis(300);
+
+/// How a workload takes the wish that it ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Manner {
+    Heeds,
+    Ignores,
+}
+
+#[derive(Debug)]
+struct Fake {
+    facts: Facts,
+    asked: Mutex<Vec<&'static str>>,
+    manner: Manner,
+    code: Mutex<Option<i64>>,
+    ended: Notify,
+}
+
+impl Fake {
+    fn new(manner: Manner) -> Arc<Self> {
+        let facts = Facts {
+            name: "fake".to_owned(),
+            isolation: vec![Isolation::Hardened],
+            warnings: Vec::new(),
+        };
+        Arc::new(Self {
+            facts,
+            asked: Mutex::default(),
+            manner,
+            code: Mutex::default(),
+            ended: Notify::new(),
+        })
+    }
+
+    fn note(&self, what: &'static str) {
+        self.asked.lock().unwrap().push(what);
+    }
+
+    fn asked(&self) -> Vec<&'static str> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    fn end(&self, code: i64) {
+        self.code.lock().unwrap().get_or_insert(code);
+        self.ended.notify_one();
+    }
+}
+
+impl Backend for Fake {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn image<'a>(&'a self, _name: &'a ImageName) -> Asked<'a, ImageFacts> {
+        Box::pin(async {
+            Ok(ImageFacts {
+                stamp: None,
+                id: "sha256:00".to_owned(),
+                command: vec!["true".to_owned()],
+                workdir: "/".to_owned(),
+                volumes: Vec::new(),
+            })
+        })
+    }
+
+    fn hold<'a>(&'a self, spec: &'a HolderSpec) -> Asked<'a, SandboxId> {
+        Box::pin(async {
+            self.note("hold");
+            let host = |source| SandboxError::Host {
+                act: "handing a namespace over",
+                source,
+            };
+            let stream = tokio::net::UnixStream::connect(&spec.socket)
+                .await
+                .map_err(host)?;
+            stream.writable().await.map_err(host)?;
+            let namespace = std::fs::File::open("/proc/self/ns/net").map_err(host)?;
+            send(&stream, b"n", &namespace.into()).map_err(host)?;
+            Ok(SandboxId("holder".to_owned()))
+        })
+    }
+
+    fn prepare<'a>(&'a self, _spec: &'a WorkloadSpec) -> Asked<'a, SandboxId> {
+        self.note("prepare");
+        Box::pin(async { Ok(SandboxId("workload".to_owned())) })
+    }
+
+    fn start<'a>(&'a self, _id: &'a SandboxId) -> Asked<'a, Output> {
+        self.note("start");
+        Box::pin(async { Ok(stream::pending().boxed()) })
+    }
+
+    fn wait<'a>(&'a self, _id: &'a SandboxId) -> Asked<'a, Exit> {
+        Box::pin(async {
+            self.ended.notified().await;
+            let code = self.code.lock().unwrap().unwrap_or_default();
+            Ok(Exit {
+                code,
+                out_of_memory: false,
+            })
+        })
+    }
+
+    fn ask_to_end<'a>(&'a self, _id: &'a SandboxId) -> Asked<'a, ()> {
+        self.note("ask");
+        if self.manner == Manner::Heeds {
+            self.end(143);
+        }
+        Box::pin(async { Ok(()) })
+    }
+
+    fn kill<'a>(&'a self, _id: &'a SandboxId) -> Asked<'a, ()> {
+        self.note("kill");
+        self.end(137);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn remove<'a>(&'a self, id: &'a SandboxId) -> Asked<'a, ()> {
+        self.note(if id.0 == "holder" {
+            "remove holder"
+        } else {
+            "remove workload"
+        });
+        Box::pin(async { Ok(()) })
+    }
+
+    fn owned(&self) -> Asked<'_, Vec<Owned>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn import<'a>(
+        &'a self,
+        _name: &'a ImageName,
+        _file_system: &'a Path,
+        _stamp: Option<&'a str>,
+    ) -> Asked<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// A runner over this backend, whose gateway does not answer.
+fn runner(backend: Arc<Fake>, folder: &Path) -> Runner {
+    let config = RunnerConfig {
+        pool: 0,
+        control: folder.join("no-gateway.sock"),
+        state_dir: folder.join("state"),
+        run_dir: folder.join("run"),
+        ..RunnerConfig::default()
+    };
+    let records = Arc::new(Records::default());
+    let pods = Pods {
+        backend,
+        gateway: gateway::control::Client::new(&config.control),
+        records: records.clone(),
+        instance: "0123456789abcdef".to_owned(),
+        folder: config.run_dir.join("pods"),
+        broker: config.run_dir.join("broker.sock"),
+    };
+    Runner {
+        pool: Pool::new(0),
+        runs: Runs::new(4),
+        images: Images::new(config.state_dir.join("image")),
+        packages: Packages::default(),
+        pods,
+        records,
+        tasks: Tasks::default(),
+        stopping: CancellationToken::new(),
+        config,
+    }
+}
+
+#[tokio::test]
+async fn without_an_acknowledged_network_no_workload_is_made_and_the_holder_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let backend = Fake::new(Manner::Heeds);
+    let runner = runner(backend.clone(), folder.path());
+    let mut request = JobRequest::new(PolicySource::Preset("none".to_owned()), ["true"]);
+    request.image = Some("example/image:1".to_owned());
+    let job = Job::check(request, &runner.config.limits).unwrap();
+    let (events, mut seen) = mpsc::channel(16);
+    drive(&runner, job, events).await;
+    let mut last = None;
+    while let Some(event) = seen.recv().await {
+        assert!(!matches!(event, Event::Started(_)), "{event:?}");
+        last = Some(event);
+    }
+    assert!(matches!(last, Some(Event::Failed(_))), "{last:?}");
+    assert_eq!(backend.asked(), ["hold", "remove holder"]);
+    // nor a folder, nor a place in the table
+    let pods = std::fs::read_dir(folder.path().join("run/pods")).unwrap();
+    assert_eq!(pods.count(), 0);
+    assert!(runner.wired_runs().is_empty());
+}
+
+/// Watches a workload with this output until it ends.
+async fn watched(
+    backend: &Arc<Fake>,
+    output: Output,
+    meanwhile: impl FnOnce(&Ends, mpsc::Receiver<Event>) -> Option<mpsc::Receiver<Event>>,
+) -> (Exit, EndReason, Option<mpsc::Receiver<Event>>) {
+    let folder = tempfile::tempdir().unwrap();
+    let runner = runner(backend.clone(), folder.path());
+    let (id, ends) = (SandboxId("workload".to_owned()), Ends::default());
+    let (events, seen) = mpsc::channel(64);
+    let seen = meanwhile(&ends, seen);
+    let watch = Watch {
+        runner: &runner,
+        id: &id,
+        ends: &ends,
+        events: &events,
+        meter: Meter::new(1 << 20),
+    };
+    let (exit, reason) = watch
+        .until_end(output, TIMEOUT)
+        .await
+        .unwrap();
+    (exit, reason, seen)
+}
+
+fn silence() -> Output {
+    stream::pending().boxed()
+}
+
+#[tokio::test]
+async fn a_timeout_asks_first_and_kills_what_does_not_go() {
+    for (manner, wanted) in [
+        (Manner::Heeds, &["ask"][..]),
+        (Manner::Ignores, &["ask", "kill"]),
+    ] {
+        let backend = Fake::new(manner);
+        let (_, reason, _) = watched(&backend, silence(), |_, seen| Some(seen)).await;
+        assert_eq!(reason, EndReason::TimedOut);
+        assert_eq!(backend.asked(), wanted);
+    }
+}
+
+#[tokio::test]
+async fn the_first_cause_of_an_end_is_the_one_that_counts() {
+    let backend = Fake::new(Manner::Ignores);
+    let cancel = |ends: &Ends, seen| {
+        ends.end(EndReason::Cancelled);
+        ends.end(EndReason::RunnerStopped);
+        Some(seen)
+    };
+    let (exit, reason, _) = watched(&backend, silence(), cancel).await;
+    assert_eq!((exit.code, reason), (137, EndReason::Cancelled));
+    assert_eq!(backend.asked(), ["ask", "kill"]);
+}
+
+#[tokio::test]
+async fn a_run_that_nobody_follows_any_more_is_killed() {
+    let backend = Fake::new(Manner::Ignores);
+    let (_, reason, _) = watched(&backend, silence(), |_, _| None).await;
+    assert_eq!(reason, EndReason::Cancelled);
+    assert_eq!(backend.asked(), ["kill"]);
+}
+
+#[tokio::test]
+async fn output_that_is_in_buffers_when_the_workload_ends_still_arrives_and_is_never_believed() {
+    let backend = Fake::new(Manner::Heeds);
+    backend.end(3);
+    let forged = Bytes::from_static(b"{\"event\":\"ended\",\"code\":0}\n");
+    let output = stream::iter([Ok(Chunk::Out(forged.clone()))]).boxed();
+    let (exit, reason, seen) = watched(&backend, output, |_, seen| Some(seen)).await;
+    assert_eq!((exit.code, reason), (3, EndReason::Exited));
+    let event = seen.unwrap().try_recv().unwrap();
+    assert!(!matches!(event, Event::Ended { .. }), "{event:?}");
+    assert!(backend.asked().is_empty());
+}

@@ -1,0 +1,78 @@
+//! What an operator can ask the machine itself: the proof, what is missing, and to take everything away.
+
+use std::path::Path;
+
+use lab::topology::{METADATA, OTHER4, ip};
+use lab::{Lab, policies};
+
+#[test]
+fn selftest_proves_every_promise_and_puts_no_frame_of_it_on_the_uplink() {
+    let lab = Lab::builder().gateway_only().start();
+    let frames = lab.capture.mark();
+    let report = lab.sallyport(&["selftest", "--json"]).expect(0).json();
+    let probes = report["probes"].as_array().expect("probes");
+    assert!(probes.len() >= 5, "{report}");
+    for probe in probes {
+        assert_eq!(probe["passed"], true, "{probe}");
+        let told = |key: &str| probe[key].as_str().is_some_and(|text| !text.is_empty());
+        assert!(told("name") && told("promise") && told("seen"), "{probe}");
+    }
+    for address in METADATA.iter().chain([&OTHER4, &"8.8.8.8", &"10.0.0.5"]) {
+        lab.capture.none_to(frames, ip(address));
+    }
+    // its probe sandbox is gone with it, and people get a table
+    let networks = lab.sallyport(&["net", "ls", "--json"]).expect(0).json();
+    assert_eq!(networks, serde_json::json!([]));
+    let table = lab.sallyport(&["selftest"]).expect(0).out;
+    assert!(table.contains("ok") && table.contains("PROMISE"), "{table}");
+}
+
+#[test]
+fn selftest_without_a_gateway_proves_nothing_and_says_so() {
+    let mut lab = Lab::builder().gateway_only().start();
+    lab.gateway_mut().stop();
+    let said = lab.sallyport(&["selftest"]).expect(3);
+    assert!(said.out.is_empty() && !said.err.is_empty(), "{said:?}");
+}
+
+#[test]
+fn doctor_tries_the_kernel_and_leaves_no_namespace() {
+    let lab = Lab::builder().gateway_only().start();
+    let report = lab.sallyport(&["doctor", "--json"]).json();
+    let checks = report["checks"].as_array().expect("checks");
+    for name in ["kernel rules", "SYN queue"] {
+        let check = checks.iter().find(|c| c["name"] == name);
+        assert_eq!(check.expect("the check")["state"], "ok", "{report}");
+    }
+    let names = std::fs::read_dir("/run/netns").expect("names").flatten();
+    let left = names.filter(|n| {
+        n.file_name()
+            .to_string_lossy()
+            .starts_with("sallyport-doctor-")
+    });
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn uninstall_waits_for_the_gateway_and_then_leaves_no_link_rule_or_socket() {
+    let mut lab = Lab::builder().gateway_only().start();
+    let sandbox = lab.sandbox(policies::DOMAINS);
+    let name = Path::new("/run/netns").join(lab.gateway().name());
+    let refused = lab.sallyport(&["uninstall"]).expect(3);
+    assert!(refused.err.contains("is running"), "{refused:?}");
+    assert!(name.exists());
+    lab.gateway_mut().kill();
+    let dry = lab.sallyport(&["uninstall", "--dry-run"]).expect(0);
+    assert!(
+        dry.out.contains("would remove namespace") && name.exists(),
+        "{dry:?}"
+    );
+    let done = lab.sallyport(&["uninstall"]).expect(0);
+    assert!(done.out.contains("removed namespace"), "{done:?}");
+    assert!(!name.exists() && !lab.gateway().control().exists());
+    let links = sandbox.exec(&["ip", "-o", "link"]);
+    let links = String::from_utf8_lossy(&links.stdout).into_owned();
+    assert!(!links.contains("eth0"), "{links}");
+    let again = lab.sallyport(&["uninstall", "--dry-run"]).expect(0);
+    assert!(!again.out.contains("namespace"), "{again:?}");
+}

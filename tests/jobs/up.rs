@@ -1,0 +1,123 @@
+//! `sallyport up`: a role that falls comes back, and the end is an orderly one.
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use lab::cli;
+use lab::policies;
+use lab::topology::{OTHER4, ip};
+use lab::wait::{eventually, within};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::world::{Here, lab, run};
+
+fn pid(number: u32) -> Pid {
+    Pid::from_raw(i32::try_from(number).expect("pid"))
+}
+
+/// The child of this process that is this role.
+fn role(parent: u32, name: &str) -> Option<u32> {
+    std::fs::read_dir("/proc")
+        .ok()?
+        .flatten()
+        .find_map(|entry| {
+            let number: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+            // proc(5): the name in parentheses may hold anything; the parent is the second field after it
+            let of = stat
+                .rsplit_once(')')?
+                .1
+                .split_whitespace()
+                .nth(1)?
+                .parse::<u32>();
+            let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+            let word = line.split(|byte| *byte == 0).nth(1)?;
+            (of == Ok(parent) && word == name.as_bytes()).then_some(number)
+        })
+}
+
+/// `up` in place of the lab's own gateway; both roles answer.
+fn up(lab: &mut Here) -> Child {
+    lab.stop_gateway();
+    let config = lab.directory().join("config.yml").display().to_string();
+    let mut command = cli::command(&["up", "--config", &config]);
+    let log = std::fs::File::create(lab.directory().join("up.log")).expect("a log");
+    command.stdout(Stdio::null()).stderr(log);
+    let child = lab.topology.uplink.start(&mut command).expect("start");
+    answers(lab);
+    child
+}
+
+fn answers(lab: &Here) {
+    for socket in ["control.sock", "runner.sock"] {
+        let path = lab.directory().join(socket);
+        eventually("both roles to answer", || {
+            std::os::unix::net::UnixStream::connect(&path).ok()
+        });
+    }
+}
+
+fn works(lab: &Here) {
+    let said = eventually("a run that is not refused", || {
+        let said = run(
+            lab,
+            policies::DOMAINS,
+            &["--quiet"],
+            "curl -sS -m 10 -o /dev/null http://ok.sallylab.net/ && ! curl -sSf -m 5 http://evil.sallylab.net/",
+        );
+        (said.code != Some(125) && said.code != Some(3)).then_some(said)
+    });
+    said.expect(0);
+}
+
+#[test]
+fn a_role_that_is_killed_is_started_again_and_sigterm_ends_runs_and_roles_in_order() {
+    let mut lab = lab();
+    let mut child = up(&mut lab);
+    let frames = lab.capture.mark();
+    works(&lab);
+    for name in ["gateway", "runner"] {
+        let old = role(child.id(), name).expect("the role");
+        kill(pid(old), Signal::SIGKILL).expect("kill");
+        eventually("another process of the role", || {
+            role(child.id(), name).filter(|new| *new != old)
+        });
+        answers(&lab);
+        works(&lab);
+    }
+    // a live run is ended by the runner, not by the loss of its way out
+    let config = lab.directory().join("config.yml").display().to_string();
+    let mut command = cli::command(&[
+        "run",
+        "--config",
+        &config,
+        "--",
+        "/bin/sh",
+        "-c",
+        "echo ready; sleep 600",
+    ]);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut live = lab.topology.uplink.start(&mut command).expect("start");
+    let mut ready = [0; 6];
+    std::io::Read::read_exact(live.stdout.as_mut().expect("piped"), &mut ready).expect("it runs");
+    kill(pid(child.id()), Signal::SIGTERM).expect("signal");
+    let ended = within(Duration::from_secs(60), || child.try_wait().expect("wait"));
+    assert_eq!(
+        ended.and_then(|s| s.code()),
+        Some(0),
+        "{}",
+        log(lab.directory())
+    );
+    assert_eq!(live.wait().expect("the run ends").code(), Some(125));
+    assert_eq!(lab.containers(), Vec::<String>::new());
+    for socket in ["control.sock", "runner.sock"] {
+        assert!(std::os::unix::net::UnixStream::connect(lab.directory().join(socket)).is_err());
+    }
+    lab.capture.none_to(frames, ip(OTHER4));
+}
+
+fn log(directory: &Path) -> String {
+    std::fs::read_to_string(directory.join("up.log")).unwrap_or_default()
+}
