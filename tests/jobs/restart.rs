@@ -182,7 +182,7 @@ fn invariant_2_an_engine_that_restarts_or_dies_under_a_run_opens_nothing_and_lea
         let mut live = knocking(&lab, &policy);
         engine.end(signal);
         engine.launch();
-        let ended = within(Duration::from_secs(60), || live.try_wait().expect("wait"));
+        let ended = within(Duration::from_mins(1), || live.try_wait().expect("wait"));
         let code = ended
             .unwrap_or_else(|| panic!("the run hangs after {signal}"))
             .code();

@@ -103,7 +103,7 @@ fn a_role_that_is_killed_is_started_again_and_sigterm_ends_runs_and_roles_in_ord
     let mut ready = [0; 6];
     std::io::Read::read_exact(live.stdout.as_mut().expect("piped"), &mut ready).expect("it runs");
     kill(pid(child.id()), Signal::SIGTERM).expect("signal");
-    let ended = within(Duration::from_secs(60), || child.try_wait().expect("wait"));
+    let ended = within(Duration::from_mins(1), || child.try_wait().expect("wait"));
     assert_eq!(
         ended.and_then(|s| s.code()),
         Some(0),

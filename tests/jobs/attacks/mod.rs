@@ -2,7 +2,11 @@
 //!
 //! Probes are Python programs in `probes`, which run inside and print what they achieved as one JSON line; the tests
 //! judge. Each test names the attack cases that it covers (`tests/cases/coverage.tsv`).
-#![expect(clippy::panic, reason = "a panic in a helper is how its test fails")]
+#![expect(
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a panic in a helper is how its test fails"
+)]
 
 mod egress;
 mod ends;
