@@ -57,13 +57,13 @@ fn ssh_git_redis_psql_and_port_probes_reach_what_is_permitted_and_nothing_else()
         )
         .denied(
             "nc-address",
-            "nc -z -v -w 10 142.250.74.110 5432",
+            "nc -z -v -w 10 142.250.74.110 5433",
             "142.250.74.110",
             "address_not_allowed",
         )
         .denied(
             "redis-address",
-            "redis-cli -h 142.250.74.110 -p 5432 ping",
+            "redis-cli -h 142.250.74.110 -p 5433 ping",
             "142.250.74.110",
             "address_not_allowed",
         )
