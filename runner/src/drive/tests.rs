@@ -242,10 +242,7 @@ async fn watched(
         events: &events,
         meter: Meter::new(1 << 20),
     };
-    let (exit, reason) = watch
-        .until_end(output, TIMEOUT)
-        .await
-        .unwrap();
+    let (exit, reason) = watch.until_end(output, TIMEOUT).await.unwrap();
     (exit, reason, seen)
 }
 
