@@ -40,6 +40,8 @@ impl Tasks {
     /// Runs a task until it ends or the gateway stops.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let tasks = self.clone();
+        // boxed: the runtime moves a task several times before it runs, and a flow's is kilobytes
+        let task = Box::pin(task);
         self.track(async move {
             tasks.guard(name, task).await;
         });

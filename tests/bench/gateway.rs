@@ -104,6 +104,11 @@ impl Gateway {
         .map(drop)
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Resident memory, KiB.
     pub fn resident_kib(&self) -> Result<u64> {
         let status = std::fs::File::open(format!("/proc/{}/status", self.child.id()))?;

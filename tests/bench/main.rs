@@ -12,6 +12,7 @@ mod load;
 mod peers;
 mod rows;
 mod topology;
+mod usage;
 
 use std::path::PathBuf;
 

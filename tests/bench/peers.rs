@@ -18,9 +18,22 @@ pub struct Peer {
     _files: tempfile::TempDir,
 }
 
+impl Peer {
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
 impl Drop for Peer {
+    /// Asked to end, so that it ends its workers too: those would go on and answer in the next peer's place.
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        if let Ok(pid) = i32::try_from(self.child.id()) {
+            let _ = nix::sys::signal::kill(
+                nix::unistd::Pid::from_raw(pid),
+                nix::sys::signal::Signal::SIGTERM,
+            );
+        }
         let _ = self.child.wait();
     }
 }
@@ -47,11 +60,12 @@ pub fn nginx(ns: &Ns, origin: Ipv4Addr) -> Result<Peer> {
     start(ns, command, files)
 }
 
-/// HAProxy in TCP mode, two threads, with splicing.
+/// HAProxy in TCP mode, two threads, with splicing. It does not start where its connections need more descriptors than it
+/// may have: two each, and a pipe.
 pub fn haproxy(ns: &Ns, origin: Ipv4Addr) -> Result<Peer> {
     let files = tempfile::tempdir()?;
     let mut text = String::from(
-        "global\n  nbthread 2\n  maxconn 8000\ndefaults\n  mode tcp\n  option splice-auto\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n",
+        "global\n  nbthread 2\n  maxconn 4000\ndefaults\n  mode tcp\n  option splice-auto\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n",
     );
     for port in [Origins::BULK, Origins::SHORT] {
         writeln!(
@@ -131,6 +145,10 @@ fn wait(peer: &mut Peer, ready: impl Fn() -> bool) -> Result<()> {
             bail!("a peer is not ready after 20 s");
         }
         std::thread::yield_now();
+    }
+    // somebody else may have answered
+    if let Some(status) = peer.child.try_wait()? {
+        bail!("a peer ended at once: {status}");
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The address book: what the uplink looks like now, what configuration adds, what NAT64 teaches.
 
-use std::net::{IpAddr, UdpSocket};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv6Net};
@@ -75,36 +75,9 @@ pub async fn follow(
     }
 }
 
-/// Whether the kernel calls an address its own: one that the view names, or one that it would send from itself.
-///
-/// Three system calls and no packet; asked before each dial, so that an address which came a moment ago counts. A local
-/// route gives its own destination as source (`ip_route_output_key_hash_rcu`), which nothing else does.
-pub fn is_local(view: &watch::Receiver<UplinkView>, address: IpAddr) -> bool {
-    if view.borrow().addresses.contains(&address) {
-        return true;
-    }
-    let any: IpAddr = if address.is_ipv4() {
-        [0, 0, 0, 0].into()
-    } else {
-        [0; 16].into()
-    };
-    let source = UdpSocket::bind((any, 0)).and_then(|socket| {
-        socket.connect((address, 9))?;
-        socket.local_addr()
-    });
-    source.is_ok_and(|source| source.ip() == address)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_the_kernel_would_send_from_itself_is_local_and_what_the_view_lacks_is_asked_for() {
-        let (_sender, view) = watch::channel(UplinkView::default());
-        assert!(is_local(&view, [127, 0, 0, 1].into()));
-        assert!(!is_local(&view, [203, 0, 113, 9].into()));
-    }
 
     #[test]
     fn a_book_holds_the_view_and_what_configuration_adds() {

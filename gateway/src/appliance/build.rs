@@ -9,7 +9,7 @@ use netpolicy::ruleset::Queue as QueueKind;
 use tokio::sync::watch;
 
 use super::adapters::SynReader;
-use super::book::{Fixed, is_local};
+use super::book::Fixed;
 use super::lock::Locks;
 use super::tend::Floors;
 use super::{Appliance, BuildError};
@@ -31,8 +31,8 @@ use crate::record::Journal;
 use crate::resolve::{LeasePools, Resolver};
 use crate::selftest::Selftest;
 use crate::tasks::Tasks;
-use crate::uplink::Dialer;
 use crate::uplink::follow::Follower;
+use crate::uplink::{Dialer, Here};
 
 /// First SYNs that the kernel holds at most: above what user space holds, which then chooses what is dropped.
 const QUEUE_LENGTH: u32 = 65_536;
@@ -56,11 +56,11 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
     let fixed = Fixed::new(&pools, &config);
     let book = Arc::new(fixed.book(&view.borrow(), &[]));
     let (opening, open) = watch::channel(false);
-    let dialling = view.clone();
+    let here = Here::new(view.clone(), follower.notices());
     let ctx = Context {
         networks: Arc::new(Networks::default()),
         resolver: Arc::new(resolver(&config)?),
-        dialer: Arc::new(Dialer::new(move |address| is_local(&dialling, address))),
+        dialer: Arc::new(Dialer::new(move |address| here.is(address))),
         journal: journal.clone(),
         ceilings: Arc::new(Ceilings::from_rlimit()),
         tasks: Tasks::default(),

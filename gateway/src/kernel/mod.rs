@@ -25,7 +25,6 @@ pub mod policy_routing;
 pub mod queue;
 pub mod ready;
 pub mod sockets;
-pub mod splice;
 pub mod steering;
 pub mod survey;
 pub mod sysctl;

@@ -133,6 +133,10 @@ pub async fn say(client: TcpStream, refusal: &Refusal, destination: &str, explai
 
 /// Sends, finishes, and reads what the client still had on its way, so that it gets to read the answer.
 pub async fn last_words(client: TcpStream, bytes: &[u8]) {
+    if bytes.is_empty() && matches!(client.try_read(&mut [0]), Ok(0)) {
+        // the client has finished: closing says all there is to say
+        return;
+    }
     let said = async {
         if send(&client, bytes).await.is_ok() {
             linger(&client).await;

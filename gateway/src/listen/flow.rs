@@ -60,16 +60,15 @@ pub(crate) struct Accepted {
 
 /// Runs an accepted flow to its end.
 pub(crate) async fn run(mut accepted: Accepted, reach: Reach, mut early: Early) {
-    if let Err(error) = crate::uplink::dial::keep_alive(&socket2::SockRef::from(&accepted.client)) {
-        tracing::debug!(%error, "a client socket keeps its default options");
-    }
     match reach {
         Reach::Dialled(dialled, generation) => {
             relay_to(accepted, *dialled, generation, early).await;
         }
         Reach::Hear(speaks) => {
             let ended = accepted.origin.network.ended.clone();
-            let heard = unless_ended(&ended, hear(&mut accepted, speaks, &mut early)).await;
+            // boxed: most flows never wait here, and all would carry its room
+            let hearing = Box::pin(hear(&mut accepted, speaks, &mut early));
+            let heard = unless_ended(&ended, hearing).await;
             let heard = heard.unwrap_or(Err(Unreached::Cause(Reason::RunEnded)));
             match heard {
                 Ok((dialled, generation)) => relay_to(accepted, dialled, generation, early).await,
@@ -242,7 +241,7 @@ async fn relay_to(accepted: Accepted, dialled: Dialled, generation: Generation, 
         slot: _slot,
     } = accepted;
     let server = dialled.stream;
-    let local = server.local_addr().ok();
+    let local = Some(dialled.local);
     let (guard, opened) = open(
         &origin,
         intent,
@@ -326,7 +325,7 @@ async fn converse(
     notes: &mut Notes,
 ) -> End {
     match lane.flow.ground.speaks() {
-        Speaks::Http => relay::http::run(lane, client, server, early, notes).await,
+        Speaks::Http => Box::pin(relay::http::run(lane, client, server, early, notes)).await,
         Speaks::Tls | Speaks::Any => relay::stream::run(lane, client, server, early, notes).await,
     }
 }

@@ -37,6 +37,10 @@ pub(crate) struct Lent<'a> {
 }
 
 impl<'a> Lent<'a> {
+    /// What one splice may move. More than [`CAPACITY`]: that counts places for pages, and the pages that a stream
+    /// arrives in are up to 32 KiB each.
+    pub(crate) const MOST: usize = 1 << 20;
+
     /// Lends a pipe if the network's share and the kernel allow it.
     pub(crate) fn take(ledger: &Ledger, ceilings: &'a Ceilings) -> Option<Self> {
         let taken = ledger.pipe(ceilings)?;
@@ -57,10 +61,6 @@ impl<'a> Lent<'a> {
 
     pub(crate) fn write_end(&self) -> Option<&OwnedFd> {
         self.pipe.as_ref().map(|pipe| &pipe.write)
-    }
-
-    pub(crate) fn capacity() -> usize {
-        CAPACITY
     }
 
     pub(crate) fn held(&self) -> usize {

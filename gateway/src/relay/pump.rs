@@ -12,10 +12,14 @@ use rustix::pipe::{SpliceFlags, splice};
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::lane::{End, Lane, Way};
 use super::pipes::Lent;
 
+/// How long a pipe is kept for a sender that pauses: a stream has pauses of microseconds all the time, and giving the pipe
+/// back for each means a copied piece first when it goes on.
+const LULL: Duration = Duration::from_millis(10);
 /// One read of a small piece; larger ones are bulk.
 const SCRATCH: usize = 16 * 1024;
 
@@ -149,31 +153,35 @@ pub(super) async fn wait(pause: Duration) {
     }
 }
 
-/// Splices until the sender pauses.
+/// Splices until the sender pauses for longer than [`LULL`].
 async fn bulk(from: &TcpStream, to: &TcpStream, way: Way, lane: &Lane<'_>) -> Result<(), Stop> {
     let Some(mut lent) = Lent::take(&lane.network.ledger, &lane.ctx.ceilings) else {
         return Ok(());
     };
+    let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
     loop {
         let Some(write_end) = lent.write_end() else {
             return Ok(());
         };
-        let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
         let read = from.try_io(Interest::READABLE, || {
-            splice(from, None, write_end, None, Lent::capacity(), flags).map_err(io::Error::from)
+            splice(from, None, write_end, None, Lent::MOST, flags).map_err(io::Error::from)
         });
         let read = match read {
-            // nothing now, or the end: the small path meets it again
+            // the end: the small path meets it again
             Ok(0) => return Ok(()),
+            Ok(read) => read,
             Err(error)
                 if matches!(
                     error.kind(),
                     io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
                 ) =>
             {
-                return Ok(());
+                match timeout(LULL, from.readable()).await {
+                    Ok(Ok(())) => continue,
+                    Ok(Err(_)) => return Err(Stop::ReadFailed),
+                    Err(_) => return Ok(()),
+                }
             }
-            Ok(read) => read,
             Err(_) => return Err(Stop::ReadFailed),
         };
         lent.add(read);

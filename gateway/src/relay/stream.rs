@@ -67,7 +67,8 @@ pub async fn run(
         );
         return End::Denied(Box::new(refusal));
     }
-    super::http::run(lane, client, server, early, notes).await
+    // boxed: few flows turn, and all would carry its room
+    Box::pin(super::http::run(lane, client, server, early, notes)).await
 }
 
 /// Both directions of a flow whose bytes are decided already.

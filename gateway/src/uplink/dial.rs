@@ -6,7 +6,7 @@
 //! Failure stance: the kernel's errno is kept, for the client's kernel to hear.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,18 +14,16 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use netpolicy::addr::Class;
 use netpolicy::decide::{DialPermit, Ground};
 use netpolicy::reason::Reason;
-use socket2::{SockRef, TcpKeepalive};
+use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
+
+use crate::kernel::sockets::tune;
 
 /// RFC 8305 5: "Connection Attempt Delay".
 const STAGGER: Duration = Duration::from_millis(250);
 /// All attempts together; as long as Linux gives a connect before its fifth SYN.
 const OVERALL: Duration = Duration::from_secs(30);
-/// A dead far end is noticed after 60 s and four probes of 15 s.
-const KEEPALIVE_IDLE: Duration = Duration::from_mins(1);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
-const KEEPALIVE_PROBES: u32 = 4;
 /// Data that nobody acknowledges, or a window that stays shut: five minutes, for slow readers are alive.
 const USER_TIMEOUT: Duration = Duration::from_mins(5);
 
@@ -50,6 +48,8 @@ pub struct Dialled {
     pub stream: TcpStream,
     /// Far end.
     pub upstream: SocketAddr,
+    /// Near end.
+    pub local: SocketAddr,
     /// Why.
     pub ground: Ground,
 }
@@ -117,24 +117,21 @@ impl Dialer {
             .map(|ip| SocketAddr::new(ip, port))
             .collect();
         let ground = permit.into_ground();
-        let stream = match timeout(OVERALL, self.race(&targets, &ground)).await {
+        let connected = match timeout(OVERALL, self.race(&targets, &ground)).await {
             Ok(raced) => raced?,
             Err(_) => return Err(DialError::errno(libc::ETIMEDOUT)),
         };
-        let upstream = stream.peer_addr().map_err(|source| DialError {
-            source,
-            forbidden: None,
-        })?;
         Ok(Dialled {
-            stream,
-            upstream,
+            stream: connected.stream,
+            upstream: connected.target,
+            local: connected.local,
             ground,
         })
     }
 
     /// Starts one attempt every [`STAGGER`], or at once when all others have failed; the first that connects wins and
     /// the others are dropped.
-    async fn race(&self, targets: &[SocketAddr], ground: &Ground) -> Result<TcpStream, DialError> {
+    async fn race(&self, targets: &[SocketAddr], ground: &Ground) -> Result<Connected, DialError> {
         let mut waiting = targets.iter();
         let mut attempts = FuturesUnordered::new();
         let mut last = DialError::errno(libc::ENETUNREACH);
@@ -148,7 +145,7 @@ impl Dialer {
             let more = waiting.len() > 0;
             tokio::select! {
                 Some(done) = attempts.next() => match done {
-                    Ok(stream) => return Ok(stream),
+                    Ok(connected) => return Ok(connected),
                     // the machine itself is never "one of several that failed"
                     Err(error) if error.forbidden.is_some() => return Err(error),
                     Err(error) => last = error,
@@ -160,44 +157,34 @@ impl Dialer {
         }
     }
 
-    async fn attempt(&self, target: SocketAddr, ground: &Ground) -> Result<TcpStream, DialError> {
+    async fn attempt(&self, target: SocketAddr, ground: &Ground) -> Result<Connected, DialError> {
         let may_be_host = ground.class() == Some(Class::Host);
         if !may_be_host && (self.is_local)(target.ip()) {
             return Err(DialError::is_machine());
         }
-        let stream = connect(target).await.map_err(|source| DialError {
+        let own = |source| DialError {
             source,
             forbidden: None,
-        })?;
-        let ends = stream
-            .local_addr()
-            .and_then(|local| Ok((local, stream.peer_addr()?)));
-        let (local, peer) = ends.map_err(|source| DialError {
-            source,
-            forbidden: None,
-        })?;
+        };
+        let stream = connect(target).await.map_err(own)?;
+        let local = stream.local_addr().map_err(own)?;
         // equal ends are a socket that met itself (simultaneous open); an equal address is the machine
-        if local == peer || (!may_be_host && local.ip() == peer.ip()) {
+        if local == target || (!may_be_host && local.ip() == target.ip()) {
             return Err(DialError::is_machine());
         }
-        Ok(stream)
+        Ok(Connected {
+            stream,
+            target,
+            local,
+        })
     }
 }
 
-/// Whether the machine itself answers for an address, by the kernel's route look-up in this namespace: the source that it
-/// would choose is the destination. Sends nothing. A destination without a route is not local.
-pub fn leads_here(address: IpAddr) -> bool {
-    let any: IpAddr = if address.is_ipv4() {
-        Ipv4Addr::UNSPECIFIED.into()
-    } else {
-        Ipv6Addr::UNSPECIFIED.into()
-    };
-    // any port will do: a datagram socket only looks the route up
-    let source = std::net::UdpSocket::bind((any, 0)).and_then(|socket| {
-        socket.connect((address, 9))?;
-        socket.local_addr()
-    });
-    source.is_ok_and(|source| source.ip().to_canonical() == address.to_canonical())
+/// An attempt that connected.
+struct Connected {
+    stream: TcpStream,
+    target: SocketAddr,
+    local: SocketAddr,
 }
 
 async fn connect(target: SocketAddr) -> io::Result<TcpStream> {
@@ -206,19 +193,10 @@ async fn connect(target: SocketAddr) -> io::Result<TcpStream> {
     } else {
         TcpSocket::new_v6()
     }?;
-    keep_alive(&SockRef::from(&socket))?;
-    SockRef::from(&socket).set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+    let options = SockRef::from(&socket);
+    tune(&options)?;
+    options.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
     socket.connect(target).await
-}
-
-/// Options that both legs of a flow have: no delay of small pieces, and a dead peer is noticed.
-pub(crate) fn keep_alive(socket: &SockRef<'_>) -> io::Result<()> {
-    let keepalive = TcpKeepalive::new()
-        .with_time(KEEPALIVE_IDLE)
-        .with_interval(KEEPALIVE_INTERVAL)
-        .with_retries(KEEPALIVE_PROBES);
-    socket.set_tcp_keepalive(&keepalive)?;
-    socket.set_tcp_nodelay(true)
 }
 
 /// RFC 8305 4: families take turns, beginning with the family of the first answer; order within a family is kept.

@@ -16,6 +16,7 @@ use rtnetlink::{MulticastGroup, RouteMessageBuilder};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
+use super::here::Notices;
 use crate::kernel::KernelError;
 use crate::kernel::error::Act;
 use crate::kernel::monitor::{self, Subscription};
@@ -64,6 +65,7 @@ pub struct Follower {
     ns: Ns,
     notices: AsyncFd<Subscription>,
     view: watch::Sender<UplinkView>,
+    counted: Notices,
 }
 
 impl Follower {
@@ -73,7 +75,19 @@ impl Follower {
         let socket = ns.run(|| monitor::subscribe(&GROUPS))?;
         let notices = watch_socket(socket).act("waiting for routing changes")?;
         let (view, receiver) = watch::channel(look(&ns)?);
-        Ok((Self { ns, notices, view }, receiver))
+        let counted = Notices::default();
+        let follower = Self {
+            ns,
+            notices,
+            view,
+            counted,
+        };
+        Ok((follower, receiver))
+    }
+
+    /// Counts what is noticed, from before the picture is taken anew.
+    pub fn notices(&self) -> Notices {
+        self.counted.clone()
     }
 
     /// Subscribes and looks afresh after a failure, for the same readers.
@@ -107,6 +121,7 @@ impl Follower {
                 .readable()
                 .await
                 .act("waiting for routing changes")?;
+            self.counted.noticed();
             // One dump answers all notices that have come, and also those that were lost.
             discard(self.notices.get_ref()).act("reading routing changes")?;
             ready.clear_ready();

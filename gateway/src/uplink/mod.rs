@@ -2,5 +2,7 @@
 
 pub mod dial;
 pub mod follow;
+pub mod here;
 
 pub use dial::Dialer;
+pub use here::Here;

@@ -143,7 +143,7 @@ impl Lab {
                 default: vec![dns],
                 domains: Vec::new(),
             })),
-            dialer: Arc::new(Dialer::new(gateway::uplink::dial::leads_here)),
+            dialer: Arc::new(Dialer::new(gateway::uplink::here::leads_here)),
             journal: Arc::new(Journal::open(JournalConfig::under(dir.path())).unwrap()),
             ceilings: Arc::new(Ceilings::from_descriptors(10_000)),
             tasks: Tasks::default(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Row, Table, in_turn};
+use super::{Costs, Row, Table, in_turn};
 use crate::gateway::Gateway;
 use crate::load::{Origins, bulk, connections, look_up, questions};
 use crate::topology::{Ns, join};
@@ -81,32 +81,42 @@ pub fn data_path(options: &Options, table: &mut Table) -> Result<()> {
     )?;
     gateway.attach(&world.sandbox, &policy)?;
     let lease = look_up(&world.sandbox, SERVICE, NAME)?;
-    streams(options, table, &world, lease)?;
-    short_connections(options, table, &world, lease)?;
+    let ours = (gateway.pid(), lease);
+    streams(options, table, &world, ours)?;
+    short_connections(options, table, &world, ours)?;
     dns(options, table, &world)
 }
 
-fn streams(options: &Options, table: &mut Table, world: &World, lease: Ipv4Addr) -> Result<()> {
+fn streams(
+    options: &Options,
+    table: &mut Table,
+    world: &World,
+    (pid, lease): (u32, Ipv4Addr),
+) -> Result<()> {
     if !options.wants(&["stream"]) {
         return Ok(());
     }
     let run = Duration::from_secs(2);
     let to = |ip: Ipv4Addr| SocketAddr::from((ip, Origins::BULK));
     let direct = Ipv4Addr::new(10, 9, 3, 2);
+    let costs = Costs::new(run);
+    // a client in a namespace, and the process between it and the origin
+    let measure =
+        |who, between, ns: &Ns, ip| costs.beside(who, between, || bulk(ns, to(ip), NAME, run));
     let mut figures = in_turn(
         options.reps,
         vec![
             (
                 "gateway",
-                Box::new(|| bulk(&world.sandbox, to(lease), NAME, run)),
+                Box::new(|| measure("gateway", Some(pid), &world.sandbox, lease)),
             ),
             (
                 "bare veth pair",
-                Box::new(|| bulk(&world.client, to(direct), NAME, run)),
+                Box::new(|| measure("bare veth pair", None, &world.client, direct)),
             ),
             (
                 "kernel-routed veth",
-                Box::new(|| bulk(&world.client, to(ORIGIN), NAME, run)),
+                Box::new(|| measure("kernel-routed veth", None, &world.client, ORIGIN)),
             ),
         ],
     )?;
@@ -114,11 +124,9 @@ fn streams(options: &Options, table: &mut Table, world: &World, lease: Ipv4Addr)
         ("nginx stream", peers::nginx as fn(&Ns, Ipv4Addr) -> _),
         ("HAProxy, TCP, splice", peers::haproxy),
     ] {
-        let _peer = start(&world.proxy, ORIGIN)?;
-        figures.extend(in_turn(
-            options.reps,
-            vec![(who, Box::new(|| bulk(&world.client, to(PROXY), NAME, run)))],
-        )?);
+        let peer = start(&world.proxy, ORIGIN)?;
+        let through = || measure(who, Some(peer.pid()), &world.client, PROXY);
+        figures.extend(in_turn(options.reps, vec![(who, Box::new(through))])?);
     }
     table.add(Row {
         title: "one TLS stream, passed",
@@ -126,6 +134,13 @@ fn streams(options: &Options, table: &mut Table, world: &World, lease: Ipv4Addr)
         aim: "ahead of nginx and HAProxy; 0.65 of bare veth",
         figures,
     });
+    let titles = [
+        "one TLS stream, passed: CPU time of the process between",
+        "one TLS stream, passed: CPU time with both ends",
+    ];
+    for row in costs.rows(titles, "us a Gbit") {
+        table.add(row);
+    }
     Ok(())
 }
 
@@ -133,13 +148,14 @@ fn short_connections(
     options: &Options,
     table: &mut Table,
     world: &World,
-    lease: Ipv4Addr,
+    (pid, lease): (u32, Ipv4Addr),
 ) -> Result<()> {
     if !options.wants(&["connections"]) {
         return Ok(());
     }
     let run = Duration::from_secs(3);
     let to = |ip: Ipv4Addr| SocketAddr::from((ip, Origins::SHORT));
+    let direct = Ipv4Addr::new(10, 9, 3, 2);
     let rate = |ns: &Ns, ip: Ipv4Addr| -> Result<f64> {
         let (rate, _, failed) = connections(ns, to(ip), NAME, 32, run)?;
         if failed > 0 {
@@ -147,16 +163,18 @@ fn short_connections(
         }
         Ok(rate)
     };
+    let costs = Costs::new(run);
+    let measure = |who, between, ns: &Ns, ip| costs.beside(who, between, || rate(ns, ip));
     let mut figures = in_turn(
         options.reps,
         vec![
             (
                 "gateway, SYN queue",
-                Box::new(|| rate(&world.sandbox, lease)),
+                Box::new(|| measure("gateway, SYN queue", Some(pid), &world.sandbox, lease)),
             ),
             (
                 "bare veth pair",
-                Box::new(|| rate(&world.client, Ipv4Addr::new(10, 9, 3, 2))),
+                Box::new(|| measure("bare veth pair", None, &world.client, direct)),
             ),
         ],
     )?;
@@ -164,11 +182,9 @@ fn short_connections(
         ("nginx stream", peers::nginx as fn(&Ns, Ipv4Addr) -> _),
         ("HAProxy, TCP", peers::haproxy),
     ] {
-        let _peer = start(&world.proxy, ORIGIN)?;
-        figures.extend(in_turn(
-            options.reps,
-            vec![(who, Box::new(|| rate(&world.client, PROXY)))],
-        )?);
+        let peer = start(&world.proxy, ORIGIN)?;
+        let through = || measure(who, Some(peer.pid()), &world.client, PROXY);
+        figures.extend(in_turn(options.reps, vec![(who, Box::new(through))])?);
     }
     table.add(Row {
         title: "new TLS connections, passed, 32 at once",
@@ -176,6 +192,13 @@ fn short_connections(
         aim: "ahead of HAProxy in TCP mode",
         figures,
     });
+    let titles = [
+        "new TLS connections, passed: CPU time of the process between",
+        "new TLS connections, passed: CPU time with both ends",
+    ];
+    for row in costs.rows(titles, "us each") {
+        table.add(row);
+    }
     let mut latency = Vec::new();
     for (who, ns, ip) in [
         ("gateway, SYN queue", &world.sandbox, lease),

@@ -10,7 +10,11 @@ pub use decisions::decisions;
 pub use networks::networks;
 pub use runs::runs;
 
+use std::cell::RefCell;
 use std::fmt;
+use std::time::Duration;
+
+use crate::usage::{cpu_time, own_cpu_time};
 
 /// One figure: the median of its measurements.
 #[derive(Debug)]
@@ -77,6 +81,74 @@ impl fmt::Display for Table {
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// CPU time that comes along with a rate, repetition by repetition: what a shared machine's neighbours change least.
+#[derive(Debug)]
+pub struct Costs {
+    run: Duration,
+    between: RefCell<Samples>,
+    whole: RefCell<Samples>,
+}
+
+type Samples = Vec<(&'static str, Vec<f64>)>;
+
+impl Costs {
+    /// For measurements that last `run` and give something a second.
+    pub fn new(run: Duration) -> Self {
+        Self {
+            run,
+            between: RefCell::default(),
+            whole: RefCell::default(),
+        }
+    }
+
+    /// Measures a rate, and what each unit of it costs: the process between client and origin, if there is one, and the
+    /// whole with the load at both ends.
+    pub fn beside(
+        &self,
+        who: &'static str,
+        between: Option<u32>,
+        rate: impl FnOnce() -> anyhow::Result<f64>,
+    ) -> anyhow::Result<f64> {
+        let spent = || between.map_or(Ok(Duration::ZERO), cpu_time);
+        let (process, load) = (spent()?, own_cpu_time()?);
+        let rate = rate()?;
+        let process = spent()?.saturating_sub(process);
+        let whole = own_cpu_time()?.saturating_sub(load) + process;
+        let each = |time: Duration| time.as_secs_f64() * 1e6 / (rate * self.run.as_secs_f64());
+        if between.is_some() {
+            push(&self.between, who, each(process));
+        }
+        push(&self.whole, who, each(whole));
+        Ok(rate)
+    }
+
+    /// Two rows.
+    pub fn rows(self, titles: [&'static str; 2], unit: &'static str) -> [Row; 2] {
+        let [between, whole] = titles;
+        [(between, self.between), (whole, self.whole)].map(|(title, samples)| Row {
+            title,
+            unit,
+            aim: "printed",
+            figures: samples
+                .into_inner()
+                .into_iter()
+                .map(|(who, values)| Figure {
+                    who,
+                    median: median(values),
+                })
+                .collect(),
+        })
+    }
+}
+
+fn push(samples: &RefCell<Samples>, who: &'static str, value: f64) {
+    let mut samples = samples.borrow_mut();
+    match samples.iter_mut().find(|(name, _)| *name == who) {
+        Some((_, values)) => values.push(value),
+        None => samples.push((who, vec![value])),
+    }
 }
 
 /// A measurement to repeat.

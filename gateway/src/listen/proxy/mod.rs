@@ -81,9 +81,6 @@ fn welcome(origin: Origin, client: TcpStream) {
 }
 
 async fn serve(visit: Visit, client: TcpStream) {
-    if let Err(error) = crate::uplink::dial::keep_alive(&socket2::SockRef::from(&client)) {
-        tracing::debug!(%error, "a proxy client keeps its default options");
-    }
     let mut reader = Reader::new(&client);
     let due = Instant::now() + visit.origin.waits.head;
     let head = unless_ended(&visit.origin.network.ended, read_head(&mut reader, due))

@@ -191,7 +191,7 @@ async fn connect(
         }
         Err(why) => return Err(fail(&intent, &why)),
     };
-    let local = dialled.stream.local_addr().ok();
+    let local = Some(dialled.local);
     let (guard, opened) = flow::open(
         origin,
         intent,
