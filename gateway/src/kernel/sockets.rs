@@ -187,9 +187,8 @@ mod tests {
         assert!(accepted.tcp_nodelay().unwrap());
         assert!(accepted.keepalive().unwrap());
         assert_eq!(accepted.tcp_keepalive_time().unwrap(), KEEPALIVE_IDLE);
-        assert_eq!(
-            accepted.tcp_congestion().unwrap().trim_ascii_end(),
-            LINK_CONGESTION
-        );
+        // the kernel's answer is padded with zeroes
+        let control = accepted.tcp_congestion().unwrap();
+        assert!(control.starts_with(LINK_CONGESTION), "{control:?}");
     }
 }
