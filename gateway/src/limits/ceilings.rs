@@ -130,6 +130,11 @@ impl Ceilings {
         self.most_flows_each
     }
 
+    /// Pipes lent now, and how many there may be.
+    pub fn pipes(&self) -> (usize, usize) {
+        (self.pipes.used(), self.pipes.total())
+    }
+
     /// Flows now, and how many there may be.
     pub fn flows(&self) -> (usize, usize) {
         (self.flows.used(), self.flows.total())

@@ -37,9 +37,9 @@ pub(crate) struct Lent<'a> {
 }
 
 impl<'a> Lent<'a> {
-    /// What one splice may move. More than [`CAPACITY`]: that counts places for pages, and the pages that a stream
-    /// arrives in are up to 32 KiB each.
-    pub(crate) const MOST: usize = 1 << 20;
+    /// What one splice may move, and so the most that a flow holds outside its sockets: a pipe's places would take up to
+    /// eight times as much, for the pages that a stream arrives in are up to 32 KiB each.
+    pub(crate) const MOST: usize = CAPACITY;
 
     /// Lends a pipe if the network's share and the kernel allow it.
     pub(crate) fn take(ledger: &Ledger, ceilings: &'a Ceilings) -> Option<Self> {

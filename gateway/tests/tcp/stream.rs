@@ -52,6 +52,30 @@ fn a_permitted_hello_reaches_its_origin_byte_for_byte() {
 }
 
 #[test]
+fn a_stream_with_pauses_arrives_byte_for_byte_and_holds_no_pipe_while_it_is_idle() {
+    run(DOMAINS, |lab| async move {
+        let origin = lab.origin(443).await;
+        lab.door(443);
+        let mut client = lab.connect(lab.lease("ok.net"), 443);
+        let said = hello("ok.net");
+        write(&mut client, &said).await;
+        let mut server = accept(&origin).await;
+        read(&mut server, said.len()).await;
+        // bulk, a piece, bulk that begins where the last pause ended; each is awaited, so each is followed by a pause
+        for burst in [300_000_u32, 3, 70_000, 17_000, 900_000] {
+            let bytes: Vec<u8> = (0..burst).map(|n| (n % 251) as u8).collect();
+            let (written, arrived) =
+                tokio::join!(server.write_all(&bytes), read(&mut client, bytes.len()));
+            written.unwrap();
+            assert!(arrived == bytes, "a burst of {burst} arrived changed");
+        }
+        eventually(|| (lab.ctx.ceilings.pipes().0 == 0).then_some(())).await;
+        write(&mut server, b"after").await;
+        assert_eq!(read(&mut client, 5).await, b"after");
+    });
+}
+
+#[test]
 fn tls_02_another_name_is_denied_with_an_alert_and_not_forwarded() {
     run(DOMAINS, |lab| async move {
         let origin = lab.origin(443).await;
