@@ -101,6 +101,8 @@ impl Follower {
             .map_err(io::Error::other)
             .act("looking at the uplink")??;
         self.notices = watch_socket(socket).act("waiting for routing changes")?;
+        // nobody knows what was missed
+        self.counted.noticed();
         self.picture(seen);
         Ok(())
     }
