@@ -30,7 +30,7 @@ impl Notices {
         self.0.fetch_add(1, Ordering::AcqRel);
     }
 
-    fn so_far(&self) -> u64 {
+    pub(super) fn so_far(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 }

@@ -134,6 +134,32 @@ async fn changes_are_followed_live() {
 }
 
 #[tokio::test]
+async fn a_local_route_is_noticed_although_no_interface_has_its_addresses() {
+    let ns = uplink();
+    let (follower, view) = Follower::open(ns.duplicate().unwrap()).unwrap();
+    let (notices, before) = (follower.notices(), view.borrow().clone());
+    let none = notices.so_far();
+    let other = ns.duplicate().unwrap();
+    let line = "route add local 203.0.113.0/24 dev lo";
+    let noticed = async {
+        tokio::task::spawn_blocking(move || ip(&other, line))
+            .await
+            .unwrap();
+        while notices.so_far() == none {
+            tokio::task::yield_now().await;
+        }
+    };
+    let followed = tokio::time::timeout(Duration::from_secs(5), async {
+        tokio::select! {
+            ended = follower.run() => panic!("the follower ended: {ended:?}"),
+            () = noticed => {}
+        }
+    });
+    followed.await.unwrap();
+    assert_eq!(*view.borrow(), before);
+}
+
+#[tokio::test]
 async fn a_new_beginning_shows_what_was_missed_and_follows_again() {
     let ns = uplink();
     let (mut follower, mut view) = Follower::open(ns.duplicate().unwrap()).unwrap();
