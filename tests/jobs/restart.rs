@@ -10,6 +10,7 @@ use lab::cli::{self, Said};
 use lab::policies;
 use lab::topology::{OTHER4, PUBLIC4, ip};
 use lab::wait::{eventually, within};
+use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -116,6 +117,8 @@ impl Dockerd {
 impl Drop for Dockerd {
     fn drop(&mut self) {
         self.end(Signal::SIGTERM);
+        // an engine mounts its folder over itself, and one that is killed leaves that behind
+        while umount2(&self.at("data"), MntFlags::MNT_DETACH).is_ok() {}
         // a containerd that a killed engine left ends with the next engine that is stopped in order, which this one was
         if std::thread::panicking() {
             let log = std::fs::read_to_string(self.at("log")).unwrap_or_default();
