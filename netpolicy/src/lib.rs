@@ -3,7 +3,8 @@
 //! Owns: the canonical form of names ([`name`]) and the classes of addresses ([`addr`]), the grammar of policy
 //! files ([`document`]), their checked meaning ([`policy`]), the two decisions ([`decide`]), why a decision came
 //! out as it did ([`explain`]), what in a policy does nothing or more than it looks ([`lint`]),
-//! what changes between two policies ([`diff`]) and the kernel rules as
+//! what changes between two policies ([`diff`]), what
+//! records say about one ([`replay`], [`learn`]), what people read about them ([`guide`]) and the kernel rules as
 //! plain data ([`ruleset`]).
 //!
 //! Refuses to own: I/O, clocks, sockets, threads. Time and resolver answers are parameters. Nothing here is unsafe.
@@ -19,10 +20,13 @@ pub mod decide;
 pub mod diff;
 pub mod document;
 pub mod explain;
+pub mod guide;
 pub mod ids;
+pub mod learn;
 pub mod lint;
 pub mod name;
 pub mod policy;
 pub mod reason;
+pub mod replay;
 pub mod ruleset;
 pub mod time;

@@ -25,6 +25,13 @@ macro_rules! reasons {
             pub const fn help(self) -> &'static str {
                 match self { $(Self::$variant => $help),+ }
             }
+
+            /// The same sentence, and where the whole page is: what denials say.
+            pub const fn guide(self) -> &'static str {
+                match self {
+                    $(Self::$variant => concat!($help, " More: sallyport policy reasons ", $code)),+
+                }
+            }
         }
     };
 }

@@ -4,4 +4,6 @@ mod check;
 mod completeness;
 mod explain;
 mod language;
+mod records;
+mod text;
 mod tools;

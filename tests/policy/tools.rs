@@ -219,3 +219,63 @@ fn a_diff_tells_what_is_decided_differently_and_not_what_is_written_differently(
     policy(directory.path(), &["diff", "none", "none"]).expect(0);
     policy(directory.path(), &["diff", "none", "missing.yml"]).expect(3);
 }
+
+#[test]
+fn the_reference_the_reasons_and_the_sets_are_printed_with_what_to_do_and_their_date() {
+    let reference = sallyport(&["policy", "reference"]).expect(0).out;
+    assert!(
+        reference.contains("### `resolves_to`") && reference.contains("```yaml\nallow:"),
+        "{reference}"
+    );
+    let page = sallyport(&["policy", "reasons", "name_denied"])
+        .expect(0)
+        .out;
+    assert!(
+        page.contains("In the sandbox: ") && page.contains("In the policy: "),
+        "{page}"
+    );
+    let all = sallyport(&["policy", "reasons", "--json"]).expect(0).json();
+    assert!(all.as_array().is_some_and(|all| all.len() >= 41), "{all}");
+    assert!(
+        sallyport(&["policy", "reasons", "name_denid"])
+            .expect(2)
+            .err
+            .contains("name_denied")
+    );
+    let sets = sallyport(&["policy", "sets", "github"]).expect(0).out;
+    assert!(
+        sets.contains("github.com") && sets.contains("looked through on 20"),
+        "{sets}"
+    );
+    sallyport(&["policy", "sets", "nothing"]).expect(2);
+}
+
+#[test]
+fn an_explanation_names_policy_layer_file_and_line() {
+    let directory = files(&[
+        (
+            "floor.yml",
+            "policy: house\nnetwork: internet\ndeny:\n  - host: b.example.net\n",
+        ),
+        (
+            "p.yml",
+            "policy: p\nnetwork: domains\nallow:\n  - host: a.example.net\n  - host: b.example.net\n",
+        ),
+    ]);
+    for (destination, line) in [
+        ("a.example.net:443", "decided by job policy `p`, p.yml:4"),
+        ("a.example.net:22", "decided by job policy `p`, p.yml:4"),
+        ("c.example.net:443", "decided by job policy `p`, p.yml:2"),
+        (
+            "b.example.net:443",
+            "decided by instance policy `house`, floor.yml:4",
+        ),
+    ] {
+        let said = policy(
+            directory.path(),
+            &["explain", "p.yml", destination, "--floor", "floor.yml"],
+        )
+        .expect(0);
+        assert!(said.out.contains(line), "{destination}: {}", said.out);
+    }
+}

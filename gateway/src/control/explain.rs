@@ -9,12 +9,21 @@ use super::api::{ExplainRequest, Problem};
 use crate::context::now;
 use crate::network::Network;
 
-/// Explains on the policy that is in force now.
+/// Explains on the policy that is in force now. Beside the explanation: the `generation` that was asked, its `hash`, and
+/// whether the policy `explains` itself to its sandbox (who answers a sandbox leaves policy and rule out if not).
 pub fn explain(network: &Network, request: &ExplainRequest) -> Result<serde_json::Value, Problem> {
     let question = question(request)?;
-    let snapshot = network.live.load().snapshot.clone();
-    let explanation = explained(&snapshot, &question, now());
-    serde_json::to_value(explanation).map_err(|e| Problem::new(500, "internal", e.to_string()))
+    let live = network.live.load();
+    let internal = |e: serde_json::Error| Problem::new(500, "internal", e.to_string());
+    let explanation = explained(&live.snapshot, &question, now());
+    let mut answer = serde_json::to_value(explanation).map_err(internal)?;
+    if let Some(keys) = answer.as_object_mut() {
+        let generation = serde_json::to_value(live.generation).map_err(internal)?;
+        keys.insert("generation".to_owned(), generation);
+        keys.insert("hash".to_owned(), live.snapshot.hash().to_string().into());
+        keys.insert("explains".to_owned(), live.snapshot.explains().into());
+    }
+    Ok(answer)
 }
 
 /// Reads the question. A URL gives host, port and path.

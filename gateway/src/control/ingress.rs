@@ -271,7 +271,7 @@ impl<'a> Way<'a> {
         let problem = Problem::new(
             403,
             "denied",
-            format!("{}: {}", denial.reason, denial.reason.help()),
+            format!("{}: {}", denial.reason, denial.reason.guide()),
         );
         problem.hint(format!(
             "an `ingress` entry of the policy opens port {}",

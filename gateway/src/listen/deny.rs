@@ -69,7 +69,7 @@ impl Answer<'_> {
             error: self.error,
             reason: denial.reason,
             destination: self.destination,
-            help: denial.reason.help(),
+            help: denial.reason.guide(),
             policy: denial.policy.as_deref().filter(|_| explained),
             rule: denial
                 .rule

@@ -13,6 +13,9 @@ pub const PACKAGES: &str = "packages";
 /// Hosts that an image's settings can add: enough for every package manager with mirrors, too few to be a web of its own.
 pub const MOST_IMAGE_HOSTS: usize = 64;
 
+/// The one key of the file that is no set.
+const DATE_KEY: &str = "date";
+
 /// The shipped sets as they are written.
 const SHIPPED: &str = include_str!("sets.yaml");
 
@@ -22,6 +25,16 @@ pub fn shipped(name: &str) -> Option<&'static [Rule]> {
         .iter()
         .find(|(own, _)| own == name)
         .map(|(_, rules)| rules.as_slice())
+}
+
+/// The day on which the shipped sets were last looked through.
+pub fn date() -> &'static str {
+    static DATE: OnceLock<String> = OnceLock::new();
+    DATE.get_or_init(|| {
+        let root = tree::read(SHIPPED, &mut Mistakes::new("set"));
+        let date = root.as_ref().and_then(|root| rules::word(root, DATE_KEY));
+        date.unwrap_or_default().to_owned()
+    })
 }
 
 /// Names of the shipped sets.
@@ -38,6 +51,7 @@ fn all() -> &'static [(String, Vec<Rule>)] {
         let entries = root.as_ref().map(Node::entries).unwrap_or_default();
         entries
             .iter()
+            .filter(|entry| entry.key != DATE_KEY)
             .map(|entry| (entry.key.clone(), named_rules(&entry.key, &entry.value)))
             .collect()
     })
@@ -192,7 +206,7 @@ mod tests {
         let mut mistakes = Mistakes::new("sets.yaml");
         let root = tree::read(SHIPPED, &mut mistakes).unwrap();
         let mut entries = 0;
-        for set in root.entries() {
+        for set in root.entries().iter().filter(|set| set.key != DATE_KEY) {
             for entry in set.value.items() {
                 check(entry, &ALLOW, &mut mistakes);
                 entries += 1;
@@ -205,6 +219,11 @@ mod tests {
             entries
         );
         assert!(entries > 20);
+    }
+
+    #[test]
+    fn the_shipped_sets_have_a_date() {
+        assert!(super::super::values::day_after(date()).is_some());
     }
 
     #[test]

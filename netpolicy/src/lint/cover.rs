@@ -8,12 +8,13 @@ use std::collections::HashSet;
 use super::effect::{place, witness};
 use super::{Code, Lint, is_own};
 use crate::addr::AddressBook;
+use crate::decide::RuleIndex;
 use crate::ids::UnixSeconds;
-use crate::name::{Pattern, PatternIndex};
+use crate::name::Pattern;
 use crate::policy::{Place, Policy, Ports, Rule, Selector, Speaks};
 
 /// Entries that are compared with one: a file made of one host over and over costs no more than its size times this.
-const MOST_COMPARED: usize = 1000;
+const MOST_COMPARED: usize = 100;
 
 /// Warnings about needless entries. Entries at the places in `silent` are left out on both sides.
 pub(super) fn check(policy: &Policy, now: UnixSeconds, silent: &HashSet<Place>) -> Vec<Lint> {
@@ -32,28 +33,24 @@ fn list(
     silent: &HashSet<Place>,
     covers: impl Fn(&Rule, &Rule) -> bool,
 ) -> Vec<Lint> {
-    let mut names: PatternIndex<usize> = PatternIndex::new();
-    let mut nets: Vec<usize> = Vec::new();
+    let index = RuleIndex::new(rules);
     let heard = |rule: &Rule| !silent.contains(&rule.at);
-    for (at, rule) in rules.iter().enumerate().filter(|(_, rule)| heard(rule)) {
-        match &rule.to {
-            Selector::Host(pattern) => names.insert(pattern, at),
-            Selector::Cidr(_) => nets.push(at),
-        }
-    }
     let mut found = Vec::new();
     for (at, rule) in rules
         .iter()
         .enumerate()
         .filter(|(_, rule)| heard(rule) && is_own(rule, policy))
     {
+        // whatever covers the entry matches any one name or address of it
         let near = match &rule.to {
             Selector::Host(pattern) => witness(pattern)
-                .map(|name| names.matches(&name).copied().take(MOST_COMPARED).collect())
+                .map(|name| index.by_name(&name))
                 .unwrap_or_default(),
-            Selector::Cidr(_) => nets.iter().copied().take(MOST_COMPARED).collect::<Vec<_>>(),
+            Selector::Cidr(net) => index.by_address(net.network()),
         };
-        let mut others = near.into_iter().filter(|other| *other != at);
+        let near = near.into_iter().take(MOST_COMPARED);
+        let near = near.filter(|other| rules.get(*other).is_some_and(heard));
+        let mut others = near.filter(|other| *other != at);
         let by = others.find_map(|other| {
             let wide = rules.get(other)?;
             let first = other < at || !is_own(wide, policy);

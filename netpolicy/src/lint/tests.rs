@@ -186,6 +186,29 @@ fn presets_and_shipped_sets_are_not_warned_about() {
 }
 
 #[test]
+fn long_and_hostile_lists_cost_bounded_time() {
+    let began = std::time::Instant::now();
+    let plain = (0..10_000).map(|n| {
+        format!(
+            "- host: h{n}.example.net\n- {{ cidr: 9.{}.{}.0/24, ports: [53] }}\n",
+            n / 200,
+            n % 200
+        )
+    });
+    assert_eq!(of_entries(&plain.collect::<String>()), []);
+    let one_host = (1..4_000).map(|port| format!("- {{ host: a.com, ports: [{port}] }}\n"));
+    assert_eq!(of_entries(&one_host.collect::<String>()), []);
+    let nested = (0..4_000).map(|n| format!("- {{ cidr: 9.0.0.0/8, ports: [{}] }}\n", n + 1));
+    assert!(
+        of_entries(&nested.collect::<String>())
+            .iter()
+            .all(|(code, _)| *code == "wide_network")
+    );
+    // a second in a release build; this one is neither that nor alone on its machine
+    assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
+}
+
+#[test]
 fn what_was_judged_is_silent_and_nothing_else_is() {
     let text =
         "date: 2027-01-01\naccept:\n- { code: uploads, host: api.github.com, reason: judged }\n";

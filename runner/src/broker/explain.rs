@@ -45,7 +45,8 @@ pub async fn answer(query: &str, form: Form, network: &NetworkId, gateway: &Clie
         path: None,
     };
     match gateway.explain(network, &request).await {
-        Ok(explanation) => {
+        Ok(mut explanation) => {
+            keep_quiet(&mut explanation);
             let decision = explanation
                 .get("decision")
                 .and_then(Value::as_str)
@@ -69,6 +70,17 @@ pub async fn answer(query: &str, form: Form, network: &NetworkId, gateway: &Clie
                 text(StatusCode::BAD_GATEWAY, "the gateway does not answer\n")
             }
         },
+    }
+}
+
+/// What a policy with `explain: false` does not tell its sandbox: who decided, where, and what would change it.
+fn keep_quiet(explanation: &mut Value) {
+    let tells = explanation.get("explains").and_then(Value::as_bool) == Some(true);
+    let Some(keys) = explanation.as_object_mut().filter(|_| !tells) else {
+        return;
+    };
+    for key in ["rule", "policy", "layer", "summary", "change", "hash"] {
+        keys.insert(key.to_owned(), Value::Null);
     }
 }
 
@@ -129,7 +141,11 @@ fn words(destination: &str, explanation: &Value) -> String {
         .and_then(|rule| rule.get("line"))
         .and_then(Value::as_u64);
     if let (Some(file), Some(line)) = (file, line) {
-        let _ = writeln!(out, "  decided by {file}:{line}");
+        let layer = get("layer").map_or_else(String::new, |layer| format!(" ({layer} policy)"));
+        let _ = writeln!(out, "  decided by {file}:{line}{layer}");
+    }
+    if let Some(generation) = explanation.get("generation").and_then(Value::as_u64) {
+        let _ = writeln!(out, "  policy generation: {generation}");
     }
     for (key, label) in [
         ("policy", "policy"),
@@ -147,6 +163,38 @@ fn words(destination: &str, explanation: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_explanation_names_generation_layer_file_and_line_unless_the_policy_keeps_quiet() {
+        let full = |explains: bool| {
+            serde_json::json!({
+                "decision": "deny", "reason": "name_denied", "layer": "instance", "policy": "floor",
+                "rule": { "file": "floor.yml", "line": 7 }, "summary": "denied by floor.yml:7",
+                "change": "remove floor.yml:7", "generation": 3, "hash": "00ff", "explains": explains,
+            })
+        };
+        let mut told = full(true);
+        keep_quiet(&mut told);
+        let shown = words("x.example:443", &told);
+        for part in [
+            "floor.yml:7 (instance policy)",
+            "policy generation: 3",
+            "policy: floor",
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        for mut quiet in [
+            full(false),
+            serde_json::json!({ "decision": "deny", "policy": "floor" }),
+        ] {
+            keep_quiet(&mut quiet);
+            let shown = format!("{}{}", words("x.example:443", &quiet), quiet);
+            assert!(
+                shown.contains("deny") && !shown.contains("floor") && !shown.contains("00ff"),
+                "{shown}"
+            );
+        }
+    }
 
     #[test]
     fn destination_is_bounded_and_decoded_once() {

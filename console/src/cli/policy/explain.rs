@@ -24,6 +24,9 @@ pub struct Arguments {
     /// host:port, ip:port (IPv6 in brackets) or a URL
     #[arg(value_name = "DEST")]
     destination: String,
+    /// A floor above the policy (file or preset): the instance's first, then the workspace's
+    #[arg(long, value_name = "FILE|PRESET")]
+    floor: Vec<String>,
     /// A UDP flow
     #[arg(long)]
     udp: bool,
@@ -49,7 +52,11 @@ pub fn perform(arguments: &Arguments, format: Format) -> Verdict {
     let question = question(arguments)?;
     let policy = super::load(&arguments.policy)?;
     let from_image = policy.needs_packages.clone();
-    let layers = vec![(LayerKind::Job, Arc::new(policy))];
+    let floors = super::lints::floors(&arguments.floor)?.into_iter();
+    let mut layers: Vec<_> = floors
+        .map(|(kind, floor)| (kind, Arc::new(floor)))
+        .collect();
+    layers.push((LayerKind::Job, Arc::new(policy)));
     let snapshot = Snapshot::new(
         layers,
         Arc::new(AddressBook::default()),
@@ -83,8 +90,9 @@ fn print(destination: &str, explanation: &Explanation) -> Result<(), Failure> {
     show::out(format_args!("{word}{reason}: {}", clean(destination)))?;
     show::out(clean(&explanation.summary))?;
     if let (Some(policy), Some(rule)) = (&explanation.policy, &explanation.rule) {
+        let layer = explanation.layer.map_or("", LayerKind::word);
         show::out(format_args!(
-            "decided by policy `{}`, {}:{}",
+            "decided by {layer} policy `{}`, {}:{}",
             clean(policy),
             clean(&rule.file),
             rule.line

@@ -3,8 +3,12 @@
 mod check;
 mod diff;
 mod explain;
+mod guide;
+mod learn;
 mod lints;
+mod records;
 mod render;
+mod replay;
 mod test;
 
 use std::path::{Path, PathBuf};
@@ -45,6 +49,22 @@ A policy says what it shall decide, beside what it permits:
 
 Nothing is looked up. Exit code 0: all passed; 1: one failed, or a file has mistakes.";
 
+const REPLAY_HELP: &str = "\
+Examples:
+  sallyport policy replay --policy proposed.yml
+  sallyport record export | sallyport policy replay --record - --policy proposed.yml --fail-on newly-denied
+
+Nothing is looked up or sent. The record's chain is not verified here: `sallyport record verify` does that.
+Exit code 0: everything is decided as it was; 1: something changes; 3: the records cannot be read.";
+
+const LEARN_HELP: &str = "\
+Examples:
+  sallyport policy learn --network research > research.yml
+  sallyport policy learn --record records.jsonl --wildcards 5
+
+Only flows that were permitted are learnt from, so record under a wide policy first. Metadata is never proposed, private
+networks and what `policy check` warns about only when asked for; what is left out stands in comments.";
+
 const DIFF_HELP: &str = "\
 Example:
   sallyport policy diff main.yml proposed.yml
@@ -72,8 +92,26 @@ pub enum Verb {
     /// Say what changes from one policy to another: what is newly permitted and denied, limits, secrets
     #[command(after_help = DIFF_HELP)]
     Diff(diff::Arguments),
+    /// Decide recorded flows under a policy: what it would newly permit and newly deny
+    #[command(after_help = REPLAY_HELP)]
+    Replay(replay::Arguments),
+    /// Write the narrowest policy that recorded flows need
+    #[command(after_help = LEARN_HELP)]
+    Learn(learn::Arguments),
     /// Print the JSON Schema of policy files
     Schema,
+    /// Print the reference of policy files: every field with an example (Markdown)
+    Reference,
+    /// List the reason codes of denials, or print the page of one: what happened and what to do
+    Reasons {
+        /// Print this one's page (Markdown)
+        code: Option<String>,
+    },
+    /// List the shipped sets, or print the entries of one, with the date of their data
+    Sets {
+        /// Print this one's entries
+        name: Option<String>,
+    },
     /// Print the kernel rules that every sandbox is behind, as text
     Render(render::Arguments),
     /// List the presets, or print one
@@ -90,7 +128,12 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
         Verb::Explain(arguments) => explain::perform(&arguments, shared.format()),
         Verb::Test(arguments) => test::perform(&arguments, shared.format()),
         Verb::Diff(arguments) => diff::perform(&arguments, shared.format()),
+        Verb::Replay(arguments) => replay::perform(&arguments, shared),
+        Verb::Learn(arguments) => learn::perform(&arguments, shared),
         Verb::Schema => show::json(&document::schema()).map(|()| Outcome::Good),
+        Verb::Reference => show::raw(&netpolicy::guide::reference()).map(|()| Outcome::Good),
+        Verb::Reasons { code } => guide::reasons(code.as_deref(), shared.format()),
+        Verb::Sets { name } => guide::sets(name.as_deref(), shared.format()),
         Verb::Render(arguments) => render::perform(&arguments, shared.format()),
         Verb::Presets { name: Some(name) } => {
             let text = document::preset_text(&name).ok_or_else(|| unknown(&name))?;
