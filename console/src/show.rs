@@ -89,14 +89,21 @@ pub fn table<const N: usize>(
     lines.join("\n")
 }
 
-/// Text that others may have chosen, with control characters escaped: it must not write to a terminal.
+/// Whether a terminal would do something else with it than show it: control characters, and those that turn the
+/// direction of a line or take no room, which make one name look like another.
+fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// Text that others may have chosen, with such characters escaped: it must not write to a terminal.
 pub fn clean(text: &str) -> Cow<'_, str> {
-    if text.chars().all(|c| !c.is_control()) {
+    if !text.chars().any(is_unsafe) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() {
+        if is_unsafe(c) {
             safe.extend(c.escape_default());
         } else {
             safe.push(c);
@@ -134,6 +141,7 @@ mod tests {
             "a\\u{1b}]52;c;\\u{7}\\u{9b}b\\nc"
         );
         assert_eq!(clean("plain ü text"), "plain ü text");
+        assert_eq!(clean("a\u{202e}b\u{200b}"), "a\\u{202e}b\\u{200b}");
         assert!(!table(["x"], [["a\u{1b}[31m".to_owned()]]).contains('\u{1b}'));
     }
 

@@ -4,11 +4,12 @@
 //! the source address names the [`network`], a lease or look-up names the destination ([`resolve`]), netpolicy
 //! decides to connect, [`uplink`] dials what was permitted, [`detect`] reads the first bytes, netpolicy decides on
 //! them, [`relay`] moves bytes, [`record`] keeps what happened. [`control`] attaches and detaches networks,
-//! [`policy`] composes their layers, [`posture`] says whether anything may pass at all.
+//! [`policy`] composes their layers, [`posture`] says whether anything may pass at all, [`metrics`] counts.
 //!
 //! Refuses to own: the container engine, people, the store. Failure stance: closed; what cannot be verified seals.
 
 pub mod appliance;
+pub mod capture;
 pub mod config;
 pub mod context;
 pub mod control;
@@ -17,6 +18,7 @@ pub mod kernel;
 pub mod limits;
 pub mod listen;
 pub mod member;
+pub mod metrics;
 pub mod network;
 pub mod policy;
 pub mod posture;
@@ -25,6 +27,7 @@ pub mod relay;
 pub mod resolve;
 pub mod selftest;
 pub mod tasks;
+pub mod telemetry;
 pub mod uplink;
 
 pub use appliance::{Appliance, BuildError, build, run, uninstall};

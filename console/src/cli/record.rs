@@ -10,15 +10,20 @@ use crate::show::{self, Format};
 
 const VERIFY_HELP: &str = "\
 Walks every line, compares the hash chain with each signed statement about it (head, checkpoint, anchors) and lists what
-was changed, cut, removed or replaced. Keep anchors.jsonl elsewhere too: who can write the journal and its key can
-write both, but not your copy.
+was changed, cut, appended, removed or replaced. Keep anchors elsewhere too: who can write the journal and its key can
+write both, but not your copy. `gateway.journal.syslog` sends each to syslog; --anchors reads what syslog wrote:
+
+  sallyport record verify --anchors /var/log/auth.log --key HEX
+
+With --key, anchors of other gateways in the same file are passed over.
 
 Exit code 0: nothing is wrong; 1: damage was found (each piece is listed).";
 
 const EXPORT_HELP: &str = "\
 Examples:
   sallyport record export > records.jsonl
-  sallyport record export --after 1200 | jq 'select(.kind == \"denial\")'";
+  sallyport record export --after 1200 | jq 'select(.kind == \"denial\")'
+  sallyport record export --format ocsf --network web > events.jsonl";
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -28,7 +33,7 @@ pub enum Verb {
         /// Folder of the journal [default: the configured gateway's]
         #[arg(long, value_name = "DIR")]
         journal: Option<PathBuf>,
-        /// Anchors kept elsewhere [default: anchors.jsonl beside the journal]
+        /// Anchors kept elsewhere, also a syslog file [default: anchors.jsonl beside the journal]
         #[arg(long, value_name = "FILE")]
         anchors: Option<PathBuf>,
         /// Public key (hex) that must have signed
@@ -58,6 +63,8 @@ pub enum Verb {
 pub enum Form {
     /// As they stand in the journal
     Jsonl,
+    /// As events of the Open Cybersecurity Schema Framework 1.8.0
+    Ocsf,
 }
 
 pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
@@ -73,6 +80,10 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
                 .transpose()?
                 .map(|c| c.gateway.journal.anchors);
             let journal = folder(journal, shared)?;
+            if let Some(missing) = anchors.as_ref().filter(|file| !file.exists()) {
+                let message = format!("there are no anchors at {}", missing.display());
+                return Err(Failure::new(message));
+            }
             let anchors = anchors
                 .or(configured)
                 .unwrap_or_else(|| journal.with_file_name("anchors.jsonl"));
@@ -92,8 +103,8 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
             journal,
             after,
             network,
-            form: Form::Jsonl,
-        } => export(&folder(journal, shared)?, after, network.as_deref()),
+            form,
+        } => export(&folder(journal, shared)?, after, network.as_deref(), form),
     }
 }
 
@@ -121,6 +132,12 @@ fn verified(report: &gateway::record::Report, format: Format) -> Verdict {
                     "gap: before record {seq} up to {milliseconds} ms may be missing after a crash"
                 ))?;
             }
+            if report.unsigned > 0 {
+                show::out(format_args!(
+                    "{} records at the end are not signed yet",
+                    report.unsigned
+                ))?;
+            }
             for finding in &report.findings {
                 show::out(format_args!(
                     "DAMAGE {}: {}",
@@ -142,16 +159,34 @@ fn verified(report: &gateway::record::Report, format: Format) -> Verdict {
     })
 }
 
-fn export(journal: &std::path::Path, after: u64, network: Option<&str>) -> Verdict {
+fn export(journal: &std::path::Path, after: u64, network: Option<&str>, form: Form) -> Verdict {
     let failed =
         |e: std::io::Error| Failure::new(format!("reading the journal {}: {e}", journal.display()));
     let mut reader = gateway::record::Reader::open(journal, after).map_err(failed)?;
+    let mut unread = 0_u64;
     while let Some(line) = reader.next_line().map_err(failed)? {
-        if network.is_none_or(|wanted| of_network(&line, wanted)) {
-            show::raw(&format!("{}\n", line.trim_end()))?;
+        if !network.is_none_or(|wanted| of_network(&line, wanted)) {
+            continue;
+        }
+        match form {
+            Form::Jsonl => show::raw(&format!("{}\n", line.trim_end()))?,
+            Form::Ocsf => match serde_json::from_str::<gateway::record::Line>(&line) {
+                Ok(line) => show::raw(&format!("{}\n", event(&line)?))?,
+                Err(_) => unread += 1,
+            },
         }
     }
+    if unread > 0 {
+        show::note(format_args!(
+            "{unread} lines are no records and were left out; `sallyport record verify` says where"
+        ));
+        return Ok(Outcome::Negative);
+    }
     Ok(Outcome::Good)
+}
+
+fn event(line: &gateway::record::Line) -> Result<String, Failure> {
+    serde_json::to_string(&gateway::record::ocsf::event(line)).map_err(|e| Failure::from_error(&e))
 }
 
 fn of_network(line: &str, wanted: &str) -> bool {

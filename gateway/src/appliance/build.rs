@@ -19,6 +19,7 @@ use crate::control::server;
 use crate::control::verbs::Verbs;
 use crate::kernel::{self, Doors, Enforcer, KernelError, Monitor, Ns, NsId, Queue};
 use crate::limits::Ceilings;
+use crate::metrics;
 use crate::network::Networks;
 use crate::network::allot::Pools;
 use crate::network::flows::FlowTable;
@@ -66,15 +67,16 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         tasks: Tasks::default(),
         open,
     };
+    let leases = LeasePools {
+        v4: pools.leases,
+        v6: pools.leases_v6(),
+        key: instance.lease_key,
+    };
     let registry = Arc::new(Registry::new(Parts {
         ctx: ctx.clone(),
         enforcer: enforcer.clone(),
         composer: Composer::new(config.floors.clone(), config.own.clone()),
-        leases: LeasePools {
-            v4: pools.leases,
-            v6: pools.leases_v6(),
-            key: instance.lease_key,
-        },
+        leases,
         states: StateDir::open(&config.run_dir).map_err(files("making", &config.run_dir))?,
         pools,
         book,
@@ -90,9 +92,8 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
     let doors = Doors::open(enforcer.ns(), enforcer.config().ports)?;
     let queue = queue(&enforcer)?;
     let monitor = Monitor::open(&enforcer)?;
-    let others = config.control_users != crate::config::ControlUsers::default();
-    let control =
-        server::bind(&config.control, others).map_err(files("binding", &config.control))?;
+    let control = control(&config)?;
+    let metrics = collectors(&config)?;
     let selftest = Arc::new(Selftest::new(registry.clone(), enforcer.clone()));
     let verbs = Arc::new(Verbs {
         ctx: ctx.clone(),
@@ -100,6 +101,7 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         posture: posture.clone(),
         enforcer: enforcer.clone(),
         users: config.control_users.clone(),
+        captures: Arc::new(tokio::sync::Semaphore::new(crate::capture::MOST)),
         selftest,
     });
     Ok(Appliance {
@@ -116,9 +118,27 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         view,
         fixed,
         control,
+        metrics,
         floors,
         locks,
     })
+}
+
+fn control(config: &GatewayConfig) -> Result<tokio::net::UnixListener, BuildError> {
+    let others = config.control_users != crate::config::ControlUsers::default();
+    server::bind(&config.control, others).map_err(files("binding", &config.control))
+}
+
+/// The management listener, if it is configured.
+fn collectors(config: &GatewayConfig) -> Result<Option<metrics::Listener>, BuildError> {
+    let Some(to) = &config.management else {
+        return Ok(None);
+    };
+    let failed = |source| BuildError::Files {
+        act: format!("listening for collectors on {to}"),
+        source,
+    };
+    metrics::bind(to).map(Some).map_err(failed)
 }
 
 pub(super) fn files(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BuildError {

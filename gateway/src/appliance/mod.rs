@@ -28,9 +28,11 @@ use crate::control::verbs::Verbs;
 use crate::kernel::{Doors, Enforcer, KernelError, Monitor};
 use crate::listen::dns::DnsSettings;
 use crate::listen::{serve_broker, serve_gate, serve_proxy, serve_tcp};
+use crate::metrics;
 use crate::network::registry::{ChangeError, Registry};
 use crate::posture::Posture;
 use crate::record::JournalError;
+use crate::telemetry;
 use crate::uplink::follow::{Follower, UplinkView};
 use adapters::{DnsSocket, SynReader};
 pub use build::build;
@@ -96,6 +98,7 @@ pub struct Appliance {
     view: tokio::sync::watch::Receiver<UplinkView>,
     fixed: book::Fixed,
     control: UnixListener,
+    metrics: Option<metrics::Listener>,
     floors: tend::Floors,
     /// Held as long as the gateway lives.
     locks: lock::Locks,
@@ -168,6 +171,7 @@ impl Appliance {
             view,
             fixed,
             control,
+            metrics,
             floors,
             locks,
         } = self;
@@ -199,6 +203,17 @@ impl Appliance {
                 .clone()
                 .keep(registry.clone(), Arc::new(move || probe.quick())),
         );
+        if let Some(endpoint) = &config.telemetry {
+            // Not kept: what a collector misses is in the record.
+            let sending = telemetry::follow(ctx.journal.clone(), endpoint.clone());
+            tasks.spawn("telemetry", sending);
+        }
+        if let Some(listener) = metrics {
+            let scrape = metrics::Scrape::new(ctx.clone(), posture.clone(), enforcer.clone());
+            let serving = metrics::serve(listener, Arc::new(scrape), tasks.clone());
+            // Not kept: a gateway that cannot be measured still enforces.
+            tasks.spawn("metrics", serving);
+        }
         tasks.keep("control", server::serve(verbs, control));
         tracing::info!(control = %config.control.display(), namespace = %config.namespace, "the gateway runs");
         shutdown.await;

@@ -113,6 +113,16 @@ pub static GATEWAY: Shape = Shape {
             Kind::Object(&JOURNAL),
             "How much of the record is kept, and where its head is anchored.",
         ),
+        field(
+            "management",
+            Kind::Object(&MANAGEMENT),
+            "Metrics for the collectors of this machine. Without it nobody can ask.",
+        ),
+        field(
+            "telemetry",
+            Kind::Object(&TELEMETRY),
+            "Flows and denials as OpenTelemetry logs and spans. Without it nothing is sent.",
+        ),
     ],
     bonds: &[],
 };
@@ -149,7 +159,11 @@ static USERS: Shape = Shape {
             UIDS,
             "May also attach and detach networks and replace their policies.",
         ),
-        field("operate", UIDS, "May also run the selftest."),
+        field(
+            "operate",
+            UIDS,
+            "May also run the selftest and capture packets.",
+        ),
     ],
     bonds: &[],
 };
@@ -279,7 +293,34 @@ static JOURNAL: Shape = Shape {
             Kind::Text(&PATH),
             "Where the signed head is anchored each minute; best on another disk. Default STATE_DIR/anchors.jsonl.",
         ),
+        field(
+            "syslog",
+            Kind::Text(&SYSLOG),
+            "Where each anchor is sent besides: `local`, the socket of a daemon, or the address of a server (UDP).",
+        ),
     ],
+    bonds: &[],
+};
+
+static TELEMETRY: Shape = Shape {
+    what: "telemetry",
+    fields: &[Field {
+        key: "otlp",
+        kind: Kind::Text(&COLLECTOR),
+        need: Need::Required,
+        help: "The collector, such as http://127.0.0.1:4318; gets POST /v1/logs and /v1/traces (OTLP over HTTP, JSON).",
+    }],
+    bonds: &[],
+};
+
+static MANAGEMENT: Shape = Shape {
+    what: "management",
+    fields: &[Field {
+        key: "listen",
+        kind: Kind::Text(&LISTEN),
+        need: Need::Required,
+        help: "A loopback address with a port, such as 127.0.0.1:9466, or the absolute path of a socket. Answers GET /metrics.",
+    }],
     bonds: &[],
 };
 
@@ -339,3 +380,9 @@ static SERVER: Format = anything(
 );
 static DOMAIN: Format = anything("a domain such as corp.example");
 static USER: Format = anything("a user's name");
+static LISTEN: Format =
+    anything("a loopback address with a port such as 127.0.0.1:9466, or an absolute path");
+static COLLECTOR: Format = anything("a URL such as http://127.0.0.1:4318");
+static SYSLOG: Format = anything(
+    "`local`, an absolute path of a socket, or an address such as 192.0.2.14 or 192.0.2.14:514",
+);

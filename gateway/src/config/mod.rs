@@ -10,7 +10,7 @@ mod read;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -21,6 +21,7 @@ use netpolicy::document::{Mistake, Mistakes, json_schema, shape};
 use crate::policy::FloorFiles;
 use crate::record::JournalConfig;
 use crate::resolve::Upstreams;
+use crate::telemetry::Endpoint;
 pub use grammar::GATEWAY as SHAPE;
 
 /// Whose network namespace the uplink is.
@@ -41,6 +42,24 @@ pub enum Resolvers {
     Fixed(Upstreams),
 }
 
+/// Where collectors of metrics ask.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Management {
+    /// A loopback address with a port.
+    Address(SocketAddr),
+    /// A Unix socket.
+    Socket(PathBuf),
+}
+
+impl std::fmt::Display for Management {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Socket(path) => path.display().fmt(f),
+        }
+    }
+}
+
 /// Address pools.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolsConfig {
@@ -59,7 +78,7 @@ pub struct ControlUsers {
     pub observe: BTreeSet<u32>,
     /// May attach, detach, replace policies, open ingress (a runner).
     pub attach: BTreeSet<u32>,
-    /// May run the selftest.
+    /// May run the selftest and capture packets.
     pub operate: BTreeSet<u32>,
 }
 
@@ -96,6 +115,10 @@ pub struct GatewayConfig {
     pub own: OwnListeners,
     /// The journal.
     pub journal: JournalConfig,
+    /// Metrics; `None`: nobody can ask.
+    pub management: Option<Management>,
+    /// Collector of logs and spans; `None`: nothing is sent.
+    pub telemetry: Option<Endpoint>,
 }
 
 impl Default for GatewayConfig {
@@ -122,6 +145,9 @@ impl Default for GatewayConfig {
             floods: netpolicy::ruleset::Limits::default(),
             own: OwnListeners::default(),
             journal: JournalConfig::under(&state_dir),
+            // Off: a port that nobody asked for is one more thing to know about a machine.
+            management: None,
+            telemetry: None,
             state_dir,
         }
     }

@@ -12,12 +12,16 @@ use netpolicy::document::tree::{Node, Value};
 use netpolicy::document::values::size;
 use netpolicy::name::{Authority, Host, Name};
 
-use super::{ControlUsers, GatewayConfig, PoolsConfig, Resolvers, Uplink};
+use super::{ControlUsers, GatewayConfig, Management, PoolsConfig, Resolvers, Uplink};
 use crate::record::JournalConfig;
+use crate::record::syslog::{self, Target};
 use crate::resolve::Upstreams;
+use crate::telemetry::{Endpoint, EndpointError};
 
 /// Port of DNS.
 const DNS: u16 = 53;
+/// Port of syslog over UDP (RFC 5426).
+const SYSLOG_PORT: u16 = 514;
 /// A sandbox pool needs room for the service address and at least a few sandboxes; a lease pool for a budget of names.
 const LONGEST_POOL: u8 = 28;
 
@@ -29,13 +33,35 @@ pub fn config(section: &Node, mistakes: &mut Mistakes) -> GatewayConfig {
     let run_dir = path("run_dir").unwrap_or(defaults.run_dir);
     not_enforced_yet(section, mistakes);
     let control = path("control").unwrap_or_else(|| run_dir.join("control.sock"));
+    let management = section
+        .field("management")
+        .and_then(|node| node.field("listen"))
+        .and_then(|node| listen(node, mistakes));
+    let mut own_ports: Vec<u16> = own(section, "ports")
+        .iter()
+        .filter_map(|n| whole(n).and_then(|n| u16::try_from(n).ok()))
+        .collect();
+    if let Some(Management::Address(address)) = &management {
+        // Loopback alone keeps sandboxes out; the floor says so for every other address of the machine too.
+        own_ports.push(address.port());
+    }
+    let telemetry = section
+        .field("telemetry")
+        .and_then(|node| node.field("otlp"))
+        .and_then(|node| collector(node, mistakes));
     GatewayConfig {
+        management,
+        telemetry,
         namespace: section
             .field("namespace")
             .and_then(Node::scalar)
             .map_or(defaults.namespace, str::to_owned),
         control,
-        journal: journal(section.field("journal"), JournalConfig::under(&state_dir)),
+        journal: journal(
+            section.field("journal"),
+            JournalConfig::under(&state_dir),
+            mistakes,
+        ),
         pools: pools(section.field("pools"), defaults.pools, mistakes),
         resolvers: section
             .field("resolvers")
@@ -57,10 +83,7 @@ pub fn config(section: &Node, mistakes: &mut Mistakes) -> GatewayConfig {
             .map_or_else(ControlUsers::default, |node| users(node, mistakes)),
         floods: floods(section.field("floods")),
         own: netpolicy::decide::OwnListeners {
-            ports: own(section, "ports")
-                .iter()
-                .filter_map(|n| whole(n).and_then(|n| u16::try_from(n).ok()))
-                .collect(),
+            ports: own_ports,
             names: own(section, "names")
                 .iter()
                 .filter_map(|n| name(n, mistakes))
@@ -144,21 +167,25 @@ fn name(node: &Node, mistakes: &mut Mistakes) -> Option<Name> {
         .ok()
 }
 
-fn server(node: &Node, mistakes: &mut Mistakes) -> Option<SocketAddr> {
+fn resolver(node: &Node, mistakes: &mut Mistakes) -> Option<SocketAddr> {
+    server(node, DNS, mistakes)
+}
+
+fn server(node: &Node, port: u16, mistakes: &mut Mistakes) -> Option<SocketAddr> {
     let text = text(node)?;
     if let Ok(address) = parse_ip(text) {
-        return Some(SocketAddr::new(address, DNS));
+        return Some(SocketAddr::new(address, port));
     }
     match Authority::parse(text.as_bytes()) {
         Ok(Authority {
             host: Host::Address(address),
-            port,
-        }) => Some(SocketAddr::new(address, port.unwrap_or(DNS))),
+            port: said,
+        }) => Some(SocketAddr::new(address, said.unwrap_or(port))),
         Ok(_) => {
             mistakes.hint(
                 &node.at,
                 format!("{} is a name", node.what()),
-                "a resolver is named by its address",
+                "a server is named by its address",
             );
             None
         }
@@ -172,14 +199,14 @@ fn server(node: &Node, mistakes: &mut Mistakes) -> Option<SocketAddr> {
 fn resolvers(node: &Node, mistakes: &mut Mistakes) -> Resolvers {
     if let Value::List(_) = node.value {
         return Resolvers::Fixed(Upstreams {
-            default: list(Some(node), mistakes, server),
+            default: list(Some(node), mistakes, resolver),
             domains: Vec::new(),
         });
     }
-    let default = list(node.field("default"), mistakes, server);
+    let default = list(node.field("default"), mistakes, resolver);
     let mut domains = Vec::new();
     for entry in node.field("domains").map_or(&[][..], Node::entries) {
-        let servers = list(Some(&entry.value), mistakes, server);
+        let servers = list(Some(&entry.value), mistakes, resolver);
         match Name::parse(&entry.key) {
             Ok(apex) => domains.push((apex, servers)),
             Err(error) => mistakes.add(&entry.at, format!("{:?} is no domain: {error}", entry.key)),
@@ -271,7 +298,11 @@ fn uid(node: &Node, mistakes: &mut Mistakes) -> Option<u32> {
     None
 }
 
-fn journal(node: Option<&Node>, mut journal: JournalConfig) -> JournalConfig {
+fn journal(
+    node: Option<&Node>,
+    mut journal: JournalConfig,
+    mistakes: &mut Mistakes,
+) -> JournalConfig {
     let Some(node) = node else { return journal };
     let bytes = |key: &str| node.field(key).and_then(Node::scalar).and_then(size);
     if let Some(days) = node
@@ -292,5 +323,46 @@ fn journal(node: Option<&Node>, mut journal: JournalConfig) -> JournalConfig {
     if let Some(anchors) = node.field("anchors").and_then(Node::scalar) {
         journal.anchors = anchors.into();
     }
+    journal.syslog = node.field("syslog").and_then(|node| syslog(node, mistakes));
     journal
+}
+
+fn collector(node: &Node, mistakes: &mut Mistakes) -> Option<Endpoint> {
+    text(node)?
+        .parse()
+        .map_err(|e: EndpointError| {
+            mistakes.add(&node.at, format!("{} is no collector: {e}", node.what()));
+        })
+        .ok()
+}
+
+fn listen(node: &Node, mistakes: &mut Mistakes) -> Option<Management> {
+    let said = text(node)?;
+    if said.starts_with('/') && said.len() <= 107 && !said.contains('\0') {
+        return Some(Management::Socket(said.into()));
+    }
+    match said.parse::<SocketAddr>() {
+        Ok(address) if address.ip().is_loopback() && address.port() != 0 => {
+            Some(Management::Address(address))
+        }
+        _ => {
+            mistakes.hint(
+                &node.at,
+                format!("{} is no loopback address with a port", node.what()),
+                "such as 127.0.0.1:9466; for other machines put a server that knows who asks before it",
+            );
+            None
+        }
+    }
+}
+
+fn syslog(node: &Node, mistakes: &mut Mistakes) -> Option<Target> {
+    match text(node)? {
+        "local" => Some(Target::Socket(syslog::LOCAL.into())),
+        // `sun_path` of unix(7)
+        path if path.starts_with('/') && path.len() <= 107 && !path.contains('\0') => {
+            Some(Target::Socket(path.into()))
+        }
+        _ => server(node, SYSLOG_PORT, mistakes).map(Target::Server),
+    }
 }

@@ -125,6 +125,77 @@ fn folders_follow_the_state_and_run_directories() {
 }
 
 #[test]
+fn anchors_go_to_a_daemon_or_a_server_and_never_to_a_name() {
+    let target = |text: &str| {
+        let text = format!("gateway:\n  journal: {{ syslog: \"{text}\" }}\n");
+        GatewayConfig::parse("c.yml", &text).map(|c| c.journal.syslog.unwrap().to_string())
+    };
+    assert_eq!(target("local").unwrap(), "/dev/log");
+    assert_eq!(target("/run/log.sock").unwrap(), "/run/log.sock");
+    assert_eq!(target("192.0.2.14").unwrap(), "192.0.2.14:514");
+    assert_eq!(target("[2001:db8::1]:1514").unwrap(), "[2001:db8::1]:1514");
+    for wrong in ["logs.example", "relative/path", "192.0.2.014"] {
+        let found = target(wrong).unwrap_err();
+        assert!(found[0].to_string().starts_with("c.yml:2:22"), "{found:?}");
+    }
+}
+
+#[test]
+fn metrics_are_off_by_default_and_listen_on_this_machine_only() {
+    let read = |text: &str| {
+        let text = format!("gateway:\n  management: {{ listen: \"{text}\" }}\n");
+        GatewayConfig::parse("c.yml", &text)
+    };
+    assert_eq!(GatewayConfig::default().management, None);
+    let loopback = read("127.0.0.1:9466").unwrap();
+    assert_eq!(
+        loopback.management,
+        Some(Management::Address(([127, 0, 0, 1], 9466).into()))
+    );
+    assert!(loopback.own.ports.contains(&9466), "no policy opens it");
+    assert!(read("[::1]:9466").is_ok());
+    assert_eq!(
+        read("/run/m.sock").unwrap().management,
+        Some(Management::Socket("/run/m.sock".into()))
+    );
+    for wrong in [
+        "0.0.0.0:9466",
+        "192.0.2.1:9466",
+        "[::]:9466",
+        "127.0.0.1",
+        "127.0.0.1:0",
+        "localhost:9466",
+    ] {
+        let found = read(wrong).unwrap_err();
+        assert!(
+            found[0].to_string().contains("loopback"),
+            "{wrong}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_collector_of_telemetry_is_an_http_address() {
+    let read = |text: &str| {
+        let text = format!("gateway:\n  telemetry: {{ otlp: \"{text}\" }}\n");
+        GatewayConfig::parse("c.yml", &text).map(|c| c.telemetry.unwrap().to_string())
+    };
+    assert_eq!(GatewayConfig::default().telemetry, None);
+    assert_eq!(
+        read("http://127.0.0.1:4318/").unwrap(),
+        "http://127.0.0.1:4318"
+    );
+    for wrong in [
+        "https://c.example",
+        "127.0.0.1:4318",
+        "http://user@c.example",
+    ] {
+        let found = read(wrong).unwrap_err();
+        assert!(found[0].to_string().starts_with("c.yml:2:22"), "{found:?}");
+    }
+}
+
+#[test]
 fn the_schema_names_every_key() {
     let schema = schema();
     for field in SHAPE.fields {

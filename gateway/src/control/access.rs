@@ -9,7 +9,7 @@ pub enum Group {
     Observe,
     /// Changing networks.
     Attach,
-    /// Running the selftest.
+    /// Running the selftest, capturing packets.
     Operate,
 }
 

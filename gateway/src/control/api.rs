@@ -9,6 +9,7 @@
 //! | GET | `/v1/networks/{id}/flows`, `/v1/flows` (`?follow=1`) | | [`FlowView`] (a list, or lines of [`FlowEvent`]) |
 //! | POST | `/v1/networks/{id}/explain` | [`ExplainRequest`] | JSON of the explanation |
 //! | POST | `/v1/networks/{id}/ingress` | [`IngressRequest`] | 101, then the stream itself |
+//! | POST | `/v1/networks/{id}/capture` | [`CaptureRequest`] | pcapng, as it comes |
 //! | GET | `/v1/records?after=SEQ&follow=1` | | journal lines |
 //! | POST | `/v1/own` | [`FourTuple`] | [`Owner`] |
 //! | GET | `/v1/health`, `/v1/posture`, `/v1/rules`, `/v1/counters` | | [`Health`], [`PostureView`], text, JSON |
@@ -221,6 +222,21 @@ pub struct IngressRequest {
     /// Address family: IPv6 instead of IPv4.
     #[serde(default)]
     pub v6: bool,
+}
+
+/// Captures a network's packets.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CaptureRequest {
+    /// Which frames: words such as `tcp and port 443`; empty for all.
+    #[serde(default)]
+    pub filter: String,
+    /// After so many frames it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// After so many seconds it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
 }
 
 /// The two ends of a TCP connection as the asker sees them.

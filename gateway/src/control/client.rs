@@ -22,8 +22,8 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 use super::api::{
-    AttachRequest, Detached, ExplainRequest, FlowEvent, FlowView, FourTuple, Health,
-    IngressRequest, NetworkView, Owner, PolicyReplaced, PolicySource, PostureView, Problem,
+    AttachRequest, CaptureRequest, Detached, ExplainRequest, FlowEvent, FlowView, FourTuple,
+    Health, IngressRequest, NetworkView, Owner, PolicyReplaced, PolicySource, PostureView, Problem,
     SelftestReport,
 };
 use super::descriptor::Carrier;
@@ -275,6 +275,18 @@ impl Client {
         .await
     }
 
+    /// Captures a network's packets, until the stream ends or is dropped.
+    pub async fn capture(
+        &self,
+        id: &NetworkId,
+        request: &CaptureRequest,
+    ) -> Result<Chunks, ClientError> {
+        let path = format!("/v1/networks/{id}/capture");
+        let exchange = self.exchange(Method::POST, &path, encode(request)?, None);
+        let exchange = within(PATIENCE, exchange).await?.accepted().await?;
+        Ok(Chunks(exchange))
+    }
+
     async fn fetch<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.answer(Method::GET, path, Bytes::new(), None, PATIENCE)
             .await
@@ -458,6 +470,16 @@ impl Exchange {
         let (driven, upgraded) = tokio::join!(driving, upgrading);
         driven?;
         Ok(TokioIo::new(upgraded?))
+    }
+}
+
+/// A stream of bytes; ends when the gateway ends it, or when it is dropped.
+pub struct Chunks(Exchange);
+
+impl Chunks {
+    /// The next piece; `None` when the stream is over.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
+        self.0.chunk().await
     }
 }
 

@@ -69,6 +69,12 @@ pub async fn route(
             allow(Group::Attach)?;
             ingress::open(verbs, &own(id)?, request).await
         }
+        ("POST", ["v1", "networks", id, "capture"]) => {
+            // Contents, not only facts: nobody who may merely look.
+            allow(Group::Operate)?;
+            let id = network(id)?;
+            streams::capture(verbs, &id, &read(request).await?, peer).await
+        }
         ("POST", ["v1", "networks", id, "explain"]) => {
             allow(Group::Observe)?;
             let id = network(id)?;

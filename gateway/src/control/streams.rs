@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -15,10 +16,13 @@ use hyper::{Response, header};
 use netpolicy::ids::NetworkId;
 use tokio::sync::watch;
 
-use super::api::{FlowEvent, FlowView, Problem};
+use super::access::Peer;
+use super::api::{CaptureRequest, FlowEvent, FlowView, Problem};
+use super::problems;
 use super::routes::json;
 use super::server::Body;
-use super::verbs::Verbs;
+use super::verbs::{Verbs, blocking};
+use crate::capture::{self, Capture};
 use crate::record::{Entry, Line, Reader};
 
 /// Lines read at once on a blocking thread.
@@ -57,6 +61,44 @@ pub fn records(verbs: &Arc<Verbs>, query: &str) -> Result<Response<Body>, Proble
     Ok(lines(Vec::new(), follow, |line| {
         Some(Bytes::from(format!("{line}\n")))
     }))
+}
+
+/// A network's packets, as they come.
+pub async fn capture(
+    verbs: &Arc<Verbs>,
+    id: &NetworkId,
+    request: &CaptureRequest,
+    peer: Peer,
+) -> Result<Response<Body>, Problem> {
+    let bad = |e: capture::FilterError| Problem::new(400, "bad_request", e.to_string());
+    let wanted = capture::Wanted {
+        filter: request.filter.parse().map_err(bad)?,
+        count: request.count,
+        limit: request.seconds.map(Duration::from_secs),
+    };
+    let network = verbs
+        .ctx
+        .networks
+        .by_id(id)
+        .ok_or_else(|| problems::unknown(id))?;
+    let place = verbs.captures.clone().try_acquire_owned().map_err(|_| {
+        let message = format!("{} captures run already", capture::MOST);
+        Problem::new(429, "full", message).hint("end one of them")
+    })?;
+    let (enforcer, of) = (verbs.enforcer.clone(), network.clone());
+    let tap = blocking(move || capture::tap(enforcer.ns(), &of)).await?;
+    let begun = tap.and_then(|tap| {
+        let stopping = verbs.tasks().stopping();
+        Capture::begin(tap, network, wanted, stopping, place)
+    });
+    let capture = begun.map_err(|e| Problem::new(500, "kernel", problems::chain(&e)))?;
+    tracing::info!(sandbox.id = %id, peer.uid, filter = %request.filter, "packets are captured");
+    let mut response = Response::new(StreamBody::new(capture.stream()).boxed_unsync());
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        header::HeaderValue::from_static("application/x-pcapng"),
+    );
+    Ok(response)
 }
 
 /// What a query asks for; anything else is an error.

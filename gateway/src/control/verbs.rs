@@ -48,6 +48,8 @@ pub struct Verbs {
     pub enforcer: Enforcer,
     /// Users of the socket.
     pub users: ControlUsers,
+    /// Places of packet captures.
+    pub captures: Arc<tokio::sync::Semaphore>,
     /// The escape suite.
     pub selftest: Arc<Selftest>,
 }
@@ -123,10 +125,12 @@ impl Verbs {
         id: NetworkId,
         source: PolicySource,
     ) -> Result<PolicyReplaced, Problem> {
+        let asked = std::time::Instant::now();
         self.wait_open().await?;
         let registry = self.registry.clone();
         let replaced = blocking(move || registry.replace(&id, &source)).await?;
         let (described, cut) = replaced.map_err(|e| problems::change(&e))?;
+        self.journal().meters().policy_changed(asked.elapsed());
         let state = described.state;
         Ok(PolicyReplaced {
             policy: state.policy,

@@ -337,6 +337,20 @@ impl Enforcer {
         read::counters(&self.state().reader).act("reading the counters")
     }
 
+    /// First packets that the kernel dropped because the queue was full or nobody read it, since it was opened.
+    pub fn queue_drops(&self) -> Result<u64, KernelError> {
+        let number = match self.queue() {
+            Queue::None => return Ok(0),
+            Queue::Native(number) | Queue::Compat(number) => number,
+        };
+        self.ns().run(move || {
+            // The thread's own view: `/proc/self` is the main thread's, which is in another namespace.
+            let path = "/proc/thread-self/net/netfilter/nfnetlink_queue";
+            let text = std::fs::read_to_string(path).act("reading the queue's counters")?;
+            Ok(super::queue::drops(&text, number))
+        })
+    }
+
     /// The rules in force as nft text.
     pub fn rules_text(&self) -> String {
         let state = self.state();

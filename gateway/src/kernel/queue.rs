@@ -82,6 +82,19 @@ impl Verdict {
     }
 }
 
+/// Dropped packets of one queue: by the kernel because it was full, and because no datagram went out. A line of
+/// `nfnetlink_queue` is number, port, waiting, mode, range, dropped, not sent, last id, 1.
+pub(super) fn drops(text: &str, number: u16) -> u64 {
+    let number = number.to_string();
+    text.lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .find(|fields| fields.first() == Some(&number.as_str()))
+        .map_or(0, |fields| {
+            let field = |at: usize| fields.get(at).and_then(|n| n.parse::<u64>().ok());
+            field(5).unwrap_or(0) + field(6).unwrap_or(0)
+        })
+}
+
 /// The queue. For readiness see [`watch`](super::watch).
 #[derive(Debug)]
 pub struct Queue {
@@ -309,5 +322,12 @@ mod tests {
         assert_eq!(of(libc::EACCES), Verdict::Mark(FlowMark::Prohibited));
         assert_eq!(of(libc::ETIMEDOUT), Verdict::Drop);
         assert_eq!(of(libc::EMFILE), Verdict::Drop);
+    }
+
+    #[test]
+    fn drops_are_those_of_the_queue_that_is_asked_about() {
+        let text = "    1  29113     0 2   128     7     2    99  1\n   17  29113     3 2   128     5     0     1  1\n";
+        assert_eq!([drops(text, 1), drops(text, 17), drops(text, 7)], [9, 5, 0]);
+        assert_eq!(drops("garbage", 1), 0);
     }
 }

@@ -10,6 +10,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::datagrams::DatagramDoor;
 use super::monitor::Subscription;
+use super::packets::Tap;
 use super::queue::Queue;
 
 /// Types that own one descriptor from construction to drop and always report that one.
@@ -22,9 +23,11 @@ mod sealed {
 impl sealed::Sealed for Queue {}
 impl sealed::Sealed for Subscription {}
 impl sealed::Sealed for DatagramDoor {}
+impl sealed::Sealed for Tap {}
 impl Steady for Queue {}
 impl Steady for Subscription {}
 impl Steady for DatagramDoor {}
+impl Steady for Tap {}
 
 /// Registers for reading, in the context of the calling task's runtime.
 ///

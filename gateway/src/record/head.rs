@@ -74,9 +74,10 @@ impl Statement {
     /// Reads one from a file; `None` if there is none.
     pub fn read(path: &Path) -> io::Result<Option<Self>> {
         match fs::read(path) {
+            // An empty file is damage as well, not the end of something that is still being read.
             Ok(bytes) => serde_json::from_slice(&bytes)
                 .map(Some)
-                .map_err(io::Error::from),
+                .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }

@@ -18,8 +18,9 @@ use super::chain::{self, Position};
 use super::entry::Entry;
 use super::fold::{Folds, Verdict};
 use super::head::Signatory;
-use super::{recover, segment};
+use super::{recover, segment, syslog};
 use crate::context::now_ms;
+use crate::metrics::Meters;
 
 /// Paths longer than this are cut in the record; a request line may be 64 KiB, and one entry must not be.
 const PATH_LIMIT: usize = 2048;
@@ -33,6 +34,8 @@ pub struct JournalConfig {
     pub key: PathBuf,
     /// Where signed heads are anchored each minute.
     pub anchors: PathBuf,
+    /// Where they are sent besides.
+    pub syslog: Option<syslog::Target>,
     /// A segment is closed when it is this long.
     pub segment_bytes: u64,
     /// Space allotted ahead; half of it is the reserve for entries that are not new flows.
@@ -52,6 +55,7 @@ impl JournalConfig {
             dir: state_dir.join("journal"),
             key: state_dir.join("journal.key"),
             anchors: state_dir.join("anchors.jsonl"),
+            syslog: None,
             segment_bytes: 64 << 20,
             ahead_bytes: 1 << 20,
             keep_ms: 30 * 24 * 3600 * 1000,
@@ -79,6 +83,17 @@ pub struct JournalError {
 #[error("writing the journal")]
 pub struct Unwritable(#[source] pub io::Error);
 
+/// How far the journal is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JournalState {
+    /// Number of the last line.
+    pub last: u64,
+    /// Lines that are not signed, and so perhaps not on disk.
+    pub unsigned: u64,
+    /// Length of all segments.
+    pub bytes: u64,
+}
+
 /// The writing end.
 #[derive(Debug)]
 pub(super) struct Tail {
@@ -99,6 +114,7 @@ pub struct Journal {
     pub(super) signatory: Signatory,
     pub(super) tail: Mutex<Tail>,
     folds: Mutex<Folds>,
+    meters: Meters,
     /// The last write worked.
     working: AtomicBool,
     /// There is room for new flows, not only for the reserve.
@@ -145,6 +161,7 @@ impl Journal {
             signatory,
             tail: Mutex::new(tail),
             folds: Mutex::new(folds),
+            meters: Meters::default(),
             working: AtomicBool::new(true),
             roomy: AtomicBool::new(true),
             written: watch::Sender::new(found.position.seq),
@@ -172,11 +189,16 @@ impl Journal {
             return Err(Unwritable(io::ErrorKind::StorageFull.into()));
         }
         let verdict = self.folds().admit(&entry, now);
-        match verdict {
+        let appended = match verdict {
             Verdict::Write => self.write(&entry, now),
             Verdict::Folded => Ok(()),
             Verdict::OverQuota => Err(Unwritable(io::ErrorKind::QuotaExceeded.into())),
+        };
+        // A flow that cannot be recorded is refused; everything else happened whether or not it was written down.
+        if appended.is_ok() || !matches!(entry, Entry::Open(_)) {
+            self.meters.record(&entry);
         }
+        appended
     }
 
     /// Whether new flows can be recorded; doors refuse them when not.
@@ -192,6 +214,24 @@ impl Journal {
     /// Number of the last written line.
     pub fn last(&self) -> u64 {
         *self.written.borrow()
+    }
+
+    /// What is counted. It lives here because every door reports here, and metrics are views of the same facts.
+    pub fn meters(&self) -> &Meters {
+        &self.meters
+    }
+
+    /// How far it is.
+    pub fn state(&self) -> JournalState {
+        let last = self.last();
+        let signed = *self.stated.lock().unwrap_or_else(PoisonError::into_inner);
+        let segments = segment::list(&self.config.dir).unwrap_or_default();
+        let length = |s: &segment::Segment| fs::metadata(&s.path).map_or(0, |m| m.len());
+        JournalState {
+            last,
+            unsigned: last.saturating_sub(signed.map_or(0, |p| p.seq)),
+            bytes: segments.iter().map(length).sum(),
+        }
     }
 
     /// The folder of the segments, for readers.

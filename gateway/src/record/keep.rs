@@ -89,14 +89,22 @@ impl Journal {
         let Some(position) = *self.stated.lock().unwrap_or_else(PoisonError::into_inner) else {
             return Ok(());
         };
-        let mut line = serde_json::to_vec(&self.signatory.sign(About::Head, position, now_ms()))?;
-        line.push(b'\n');
+        let now = now_ms();
+        let mut line = serde_json::to_string(&self.signatory.sign(About::Head, position, now))?;
+        if let Some(syslog) = &self.config.syslog
+            && let Err(error) = syslog.send(&line, now)
+        {
+            self.meters().anchor_lost();
+            // The next one covers everything that this one would have.
+            tracing::warn!(%syslog, %error, "the head of the record was not anchored in syslog");
+        }
+        line.push('\n');
         let mut file = OpenOptions::new()
             .create(true)
             .append(true)
             .mode(0o640)
             .open(&self.config.anchors)?;
-        file.write_all(&line)?;
+        file.write_all(line.as_bytes())?;
         file.sync_data()
     }
 

@@ -2,25 +2,28 @@
 //!
 //! Owns the hash-chained journal: [`entry`] says what is written, [`chain`] in which form, [`journal`] appends,
 //! [`fold`] keeps one noisy sandbox from filling it, [`keep`] syncs, signs, anchors and removes what is too old,
-//! [`read`] gives it out again and [`verify`] finds what was changed. Records and tracing never mix.
+//! [`read`] gives it out again, [`ocsf`] in another form, and [`verify`] finds what was changed. Records and tracing never mix.
 //!
 //! Failure stance: a journal that cannot be written refuses new flows; what may have been lost is stated in it.
 
+mod anchors;
 pub mod chain;
 pub mod entry;
 pub mod fold;
 pub mod head;
 pub mod journal;
 pub mod keep;
+pub mod ocsf;
 pub mod read;
 mod recover;
 pub mod segment;
+pub mod syslog;
 #[cfg(test)]
 mod tests;
 pub mod verify;
 
 pub use entry::Entry;
-pub use journal::{Journal, JournalConfig, JournalError, Unwritable};
+pub use journal::{Journal, JournalConfig, JournalError, JournalState, Unwritable};
 pub use read::{Reader, export};
 pub use verify::{Report, verify};
 

@@ -2,7 +2,7 @@
 //!
 //! A torn tail (lines after the last signed head that do not fit the chain) is cut. A line that does not fit although
 //! the signed head covers it was changed, not torn: that segment is left as evidence and the chain goes on after the
-//! head in a new one.
+//! head in a new one. So are lines that somebody wrote behind a clean end.
 
 use std::io;
 use std::path::Path;
@@ -53,6 +53,21 @@ pub fn recover(dir: &Path) -> io::Result<Found> {
             head = covered.seq,
             found = position.seq,
             "the journal lacks lines that its signed head covers"
+        );
+        return Ok(Found {
+            index: last.index + 1,
+            position: covered,
+            lost_ms,
+        });
+    }
+    // Nobody but us writes, and nothing is torn after a clean end: what stands there is left for `verify` to find.
+    let ended = head.as_ref().filter(|h| h.about == About::CleanEnd);
+    if let (Some(_), Some(covered)) = (ended, covered)
+        && (covered.seq < position.seq || !intact)
+    {
+        tracing::error!(
+            head = covered.seq,
+            "the journal was written to behind its clean end"
         );
         return Ok(Found {
             index: last.index + 1,

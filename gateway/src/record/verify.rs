@@ -1,14 +1,15 @@
 //! Verification: walks every line and compares the chain with every signed statement about it.
 //!
-//! Finds a changed byte, a cut, a removed or re-ordered line or segment, and a head, checkpoint or anchor that does
-//! not agree. Reads only; a journal that is being written verifies as well.
+//! Finds a changed byte, a cut, an appended, removed or re-ordered line or segment, and a head, checkpoint or anchor
+//! that does not agree. Reads only; a journal that is being written verifies as well.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::anchors;
 use super::chain::{self, Position};
 use super::head::{About, Statement};
 use super::keep::{CHECKPOINT, HEAD};
@@ -35,6 +36,8 @@ pub enum Kind {
     Replaced,
     /// A statement's signature does not hold, or is by another key.
     Signature,
+    /// Lines stand behind a clean end, after which the gateway wrote none.
+    Appended,
 }
 
 /// One piece of damage.
@@ -65,6 +68,8 @@ pub struct Report {
     pub head: Option<String>,
     /// Anchors that agreed with a line.
     pub anchors: usize,
+    /// Lines after the last signed statement: written in the last second, or by somebody without the key.
+    pub unsigned: u64,
     /// Losses that the journal itself states (number of the line, milliseconds).
     pub gaps: Vec<(u64, u64)>,
     /// Public key that signed, in hex.
@@ -79,7 +84,13 @@ impl Report {
         self.findings.is_empty()
     }
 
-    fn find(&mut self, kind: Kind, place: impl Into<String>, seq: u64, message: impl Into<String>) {
+    pub(super) fn find(
+        &mut self,
+        kind: Kind,
+        place: impl Into<String>,
+        seq: u64,
+        message: impl Into<String>,
+    ) {
         if self.findings.len() < FINDINGS {
             self.findings.push(Finding {
                 kind,
@@ -97,7 +108,8 @@ pub fn verify(dir: &Path) -> io::Result<Report> {
     verify_against(dir, &anchors, None)
 }
 
-/// Verifies against anchors kept elsewhere, and a public key (hex) that must have signed.
+/// Verifies against anchors kept elsewhere (also as a syslog daemon wrote them down), and a public key (hex) that must
+/// have signed.
 pub fn verify_against(dir: &Path, anchors: &Path, key: Option<&str>) -> io::Result<Report> {
     let mut report = Report {
         key: key.map(str::to_owned),
@@ -123,16 +135,19 @@ pub fn verify_against(dir: &Path, anchors: &Path, key: Option<&str>) -> io::Resu
             Err(error) => return Err(error),
         }
     }
-    read_anchors(anchors, &mut report, &mut stated)?;
+    anchors::read(anchors, key, &mut report, &mut stated)?;
     let end = walk(dir, &mut report, &mut stated)?;
     report.last = (end.seq > 0).then_some(end.seq);
     report.head = (end.seq > 0).then(|| end.link.to_string());
-    if let Some((seq, (_, place))) = stated
-        .positions
-        .iter()
-        .next_back()
-        .filter(|(seq, _)| **seq > end.seq)
-    {
+    ends(&mut report, &stated, end);
+    Ok(report)
+}
+
+/// Compares where the lines end with where statements say that they do.
+fn ends(report: &mut Report, stated: &Stated, end: Position) {
+    let newest = stated.positions.iter().next_back();
+    report.unsigned = end.seq.saturating_sub(newest.map_or(0, |(seq, _)| *seq));
+    if let Some((seq, (_, place))) = newest.filter(|(seq, _)| **seq > end.seq) {
         report.find(
             Kind::Cut,
             place.clone(),
@@ -143,18 +158,26 @@ pub fn verify_against(dir: &Path, anchors: &Path, key: Option<&str>) -> io::Resu
             ),
         );
     }
-    Ok(report)
+    if let Some(clean) = stated.clean_end.filter(|clean| end.seq > clean.seq) {
+        let message = format!(
+            "the gateway ended at line {}, lines up to {} stand behind it",
+            clean.seq, end.seq
+        );
+        report.find(Kind::Appended, HEAD, clean.seq + 1, message);
+    }
 }
 
 /// What signed statements say, by line number.
 #[derive(Debug, Default)]
-struct Stated {
+pub(super) struct Stated {
     positions: BTreeMap<u64, (Position, String)>,
     checkpoint: Option<Position>,
+    /// The head says that the gateway ended cleanly here.
+    clean_end: Option<Position>,
 }
 
 impl Stated {
-    fn take(&mut self, report: &mut Report, place: &str, statement: &Statement) {
+    pub(super) fn take(&mut self, report: &mut Report, place: &str, statement: &Statement) {
         let seq = statement.seq;
         let Some(position) = statement.position().filter(|_| statement.holds()) else {
             return report.find(Kind::Signature, place, seq, "the signature does not hold");
@@ -162,8 +185,10 @@ impl Stated {
         if *report.key.get_or_insert_with(|| statement.key.clone()) != statement.key {
             return report.find(Kind::Signature, place, seq, "signed by another key");
         }
-        if statement.about == About::Checkpoint {
-            self.checkpoint = Some(position);
+        match statement.about {
+            About::Checkpoint => self.checkpoint = Some(position),
+            About::CleanEnd => self.clean_end = Some(position),
+            About::Head => {}
         }
         if seq == 0 {
             return;
@@ -183,26 +208,11 @@ impl Stated {
     }
 }
 
-fn read_anchors(path: &Path, report: &mut Report, stated: &mut Stated) -> io::Result<()> {
-    let file = match std::fs::File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    for (number, line) in BufReader::new(file).lines().enumerate() {
-        let place = format!("anchors line {}", number + 1);
-        match serde_json::from_str::<Statement>(&line?) {
-            Ok(statement) => stated.take(report, &place, &statement),
-            Err(_) => report.find(Kind::Signature, place, 0, "the anchor cannot be read"),
-        }
-    }
-    Ok(())
-}
-
 /// Walks all lines; returns where the chain ends.
 fn walk(dir: &Path, report: &mut Report, stated: &mut Stated) -> io::Result<Position> {
     let mut at: Option<Position> = None;
-    for segment in segment::list(dir)? {
+    let segments = segment::list(dir)?;
+    for (nth, segment) in segments.iter().enumerate() {
         report.segments += 1;
         let name = segment
             .path
@@ -254,6 +264,17 @@ fn walk(dir: &Path, report: &mut Report, stated: &mut Stated) -> io::Result<Posi
                 report.gaps.push((parsed.seq, window));
             }
             at = Some(parsed.position());
+        }
+        // Half a line at the very end is being written, unless nobody writes any more.
+        let writing = nth + 1 == segments.len() && stated.clean_end.is_none();
+        if !writing && lines.offset() != std::fs::metadata(&segment.path)?.len() {
+            let seq = at.map_or(0, |p| p.seq) + 1;
+            report.find(
+                Kind::Malformed,
+                name,
+                seq,
+                "bytes after the last whole line",
+            );
         }
     }
     Ok(at.or(stated.checkpoint).unwrap_or(Position::ORIGIN))

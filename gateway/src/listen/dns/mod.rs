@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 use netpolicy::reason::Reason;
 
+use question::{Code, Question};
+use reply::{Answer, Way};
 pub use udp::{Batch, Datagrams, Outgoing, Slot};
 
 use crate::context::{Context, Open};
@@ -92,6 +94,16 @@ impl Door {
         } else {
             Err(Reason::GatewaySealed)
         }
+    }
+
+    /// Writes an answer and counts it.
+    fn write(&self, out: &mut Vec<u8>, question: &Question<'_>, answer: &Answer, way: Way) {
+        self.answered(answer.code);
+        reply::write(out, question, answer, way);
+    }
+
+    fn answered(&self, code: Code) {
+        self.ctx.journal.meters().answered(code as u16);
     }
 }
 

@@ -159,6 +159,7 @@ async fn answer(
     let question = match parse(bytes) {
         Parsed::Ask(question) => question,
         Parsed::Refuse(head, code, raw) => {
+            door.answered(code);
             reply::refuse(out, head, code, raw);
             return true;
         }
@@ -176,6 +177,6 @@ async fn answer(
             None => asker.too_fast(&permitted),
         },
     };
-    reply::write(out, &question, &answer, Way::Tcp);
+    door.write(out, &question, &answer, Way::Tcp);
     true
 }

@@ -179,15 +179,18 @@ fn answer<S: Datagrams>(
     let bytes = slot.buffer.get(..slot.length).unwrap_or_default();
     let question = match parse(bytes) {
         Parsed::Ask(question) => question,
-        Parsed::Refuse(head, code, raw) => return reply::refuse(out, head, code, raw),
+        Parsed::Refuse(head, code, raw) => {
+            door.answered(code);
+            return reply::refuse(out, head, code, raw);
+        }
         Parsed::Ignore => return,
     };
     if let Some(answer) = recalled(door, &network, &question, (time.moment, time.now)) {
-        return reply::write(out, &question, &answer, Way::Udp);
+        return door.write(out, &question, &answer, Way::Udp);
     }
     let asker = Asker::new(door, &network, slot.source, Way::Udp);
     let permitted = match asker.at_once(&question) {
-        Step::Say(answer) => return reply::write(out, &question, &answer, Way::Udp),
+        Step::Say(answer) => return door.write(out, &question, &answer, Way::Udp),
         Step::LookUp(permitted) => permitted,
     };
     let Some(place) = network
@@ -195,7 +198,7 @@ fn answer<S: Datagrams>(
         .pace()
         .lookup(&door.settings.paces, door.clock())
     else {
-        return reply::write(out, &question, &asker.too_fast(&permitted), Way::Udp);
+        return door.write(out, &question, &asker.too_fast(&permitted), Way::Udp);
     };
     let (door, socket, network) = (door.clone(), socket.clone(), network.clone());
     let (raw, head, kind) = (question.raw.to_vec(), question.head, question.kind);
@@ -211,7 +214,7 @@ fn answer<S: Datagrams>(
         };
         let answer = asker.look_up(&permitted).await;
         let mut bytes = Vec::with_capacity(128);
-        reply::write(&mut bytes, &question, &answer, Way::Udp);
+        door.write(&mut bytes, &question, &answer, Way::Udp);
         socket.send(&[Outgoing {
             to: source,
             from: asked,

@@ -1,11 +1,16 @@
 //! `sallyport net`: networks behind the gateway, over its control socket.
 
+mod capture;
+mod follow;
+mod top;
+mod what;
+
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use gateway::control::api::{AttachRequest, FlowEvent, FlowView, NetworkView, default_workspace};
+use gateway::control::api::{AttachRequest, FlowView, NetworkView, default_workspace};
 use gateway::member::{Membership, ServiceName};
 use netpolicy::ids::NetworkId;
 
@@ -27,6 +32,24 @@ Services of one app reach the siblings that they need, by name, and nobody else:
   sallyport net attach --netns /run/netns/db --policy none.yml --group shop --service db
   sallyport net attach --netns /run/netns/web --policy web.yml --group shop --service web --needs db";
 
+const FLOWS_HELP: &str = "\
+A line for each event: = is live already, + opened, - ended, ! denied, ? permitted and not reached. Times are UTC.
+
+  sallyport net flows -f
+  sallyport net flows web -f --json | jq 'select(.event == \"denied\")'
+  sallyport net flows -f --json --after 1200    # each line has its `cursor`";
+
+const CAPTURE_HELP: &str = "\
+The gateway taps the network's link; the sandbox cannot tell. Frames that were missed are counted in the file.
+
+  sallyport net capture web -w web.pcapng --seconds 30
+  sallyport net capture web --filter 'tcp and not port 443' | tcpdump -nr -";
+
+const TOP_HELP: &str = "\
+  sallyport net top                       # until interrupted
+  sallyport net top web db -i 5
+  sallyport net top --json -n 1           # one look, for programs";
+
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// List the networks
@@ -36,14 +59,24 @@ pub enum Verb {
         /// Its name
         name: String,
     },
-    /// List live flows, of one network or of all
+    /// List live flows, of one network or of all; with --follow what opens, ends and is denied
+    #[command(after_help = FLOWS_HELP)]
     Flows {
         /// Its name
         name: Option<String>,
-        /// Keep printing what opens and closes
+        /// Keep printing what opens, ends and is denied
         #[arg(short, long)]
         follow: bool,
+        /// Go on after this record, the `cursor` of an earlier look
+        #[arg(long, value_name = "SEQ", requires = "follow")]
+        after: Option<u64>,
     },
+    /// Watch what every network does: rates, flows, names by bytes, denials and why
+    #[command(after_help = TOP_HELP)]
+    Top(top::Arguments),
+    /// Write one network's packets as pcapng
+    #[command(after_help = CAPTURE_HELP)]
+    Capture(capture::Arguments),
     /// Put an existing network namespace behind the gateway
     #[command(after_help = ATTACH_HELP)]
     Attach {
@@ -94,13 +127,19 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
         match verb {
             Verb::Ls => list(&client.networks().await?, format)?,
             Verb::Show { name } => show_one(&client.network(&id(&name)?).await?, format)?,
-            Verb::Flows { name, follow } => {
+            Verb::Flows {
+                name,
+                follow,
+                after,
+            } => {
                 let name = name.map(|n| id(&n)).transpose()?;
                 if follow {
-                    return follow_flows(&client, name.as_ref(), format).await;
+                    return follow::follow(&client, name.as_ref(), after, format).await;
                 }
                 flows(&client.flows(name.as_ref()).await?, format)?;
             }
+            Verb::Capture(arguments) => return capture::capture(&client, &arguments).await,
+            Verb::Top(arguments) => return top::watch(&client, &arguments, format).await,
             Verb::Attach {
                 netns,
                 policy,
@@ -285,28 +324,4 @@ fn flows(flows: &[FlowView], format: Format) -> Result<(), Failure> {
             show::out(show::table(head, flows.iter().map(flow_row)))
         }
     }
-}
-
-async fn follow_flows(
-    client: &gateway::control::Client,
-    name: Option<&NetworkId>,
-    format: Format,
-) -> Verdict {
-    let mut lines = client.follow_flows(name).await?;
-    while let Some(event) = lines.next().await? {
-        match (format, &event) {
-            (Format::Json, event) => show::json_line(event)?,
-            (Format::Text, FlowEvent::Open(flow)) => {
-                let [id, network, destination, upstream, _, _, rule] = flow_row(flow);
-                show::out(format_args!(
-                    "open  {id} {network} {} {upstream} {rule}",
-                    show::clean(&destination)
-                ))?;
-            }
-            (Format::Text, FlowEvent::Close { network, id }) => {
-                show::out(format_args!("close {id} {network}"))?;
-            }
-        }
-    }
-    Ok(Outcome::Good)
 }

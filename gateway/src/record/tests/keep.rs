@@ -1,0 +1,84 @@
+//! Clean and unclean ends, retention, and readers that come back.
+
+use std::fs;
+
+use super::super::verify::Kind;
+use super::super::*;
+use super::{Lab, open};
+use crate::context::now_ms;
+
+#[test]
+fn a_clean_end_leaves_no_gap_and_an_unclean_one_states_it() {
+    let lab = Lab::filled();
+    drop(lab.journal());
+    assert!(lab.report().gaps.is_empty());
+    drop(lab.journal());
+    let report = lab.report();
+    assert!(report.ok(), "{:?}", report.findings);
+    assert_eq!(report.gaps.iter().map(|g| g.0).collect::<Vec<_>>(), [61]);
+}
+
+#[test]
+fn a_torn_tail_is_cut_and_stated() {
+    let lab = Lab::new();
+    let journal = lab.journal();
+    journal.append(open(1, "a")).unwrap();
+    drop(journal);
+    let path = lab.segments().pop().unwrap();
+    let mut torn = fs::read(&path).unwrap();
+    torn.extend_from_slice(b"{\"seq\":2,\"t\":12,\"pre");
+    fs::write(&path, torn).unwrap();
+    lab.journal().append(open(2, "a")).unwrap();
+    let report = lab.report();
+    assert!(report.ok(), "{:?}", report.findings);
+    assert_eq!((report.lines, report.gaps.len()), (3, 1));
+}
+
+#[test]
+fn retention_removes_whole_segments_and_what_is_left_still_verifies() {
+    let lab = Lab::filled();
+    let config = JournalConfig {
+        keep_bytes: 9000,
+        ..lab.config.clone()
+    };
+    let journal = Journal::open(config).unwrap();
+    journal.append(open(60, "a")).unwrap();
+    journal.expire(now_ms()).unwrap();
+    journal.close().unwrap();
+    assert_eq!(lab.segments().len(), 2);
+    let report = lab.report();
+    assert!(report.ok(), "{:?}", report.findings);
+    assert!(report.first.unwrap() > 1);
+    fs::remove_file(lab.config.dir.join(keep::CHECKPOINT)).unwrap();
+    assert_eq!(lab.kinds(), [Kind::Beheaded]);
+}
+
+#[test]
+fn old_segments_go_by_age_and_the_one_being_written_stays() {
+    let lab = Lab::filled();
+    let journal = lab.journal();
+    journal.expire(now_ms() + lab.config.keep_ms / 2).unwrap();
+    assert!(lab.segments().len() > 3);
+    journal
+        .expire(now_ms() + lab.config.keep_ms + 1000)
+        .unwrap();
+    assert_eq!(lab.segments().len(), 1);
+    journal.close().unwrap();
+    assert!(lab.report().ok(), "{:?}", lab.report().findings);
+}
+
+#[test]
+fn a_reader_resumes_at_its_cursor_across_segments() {
+    let lab = Lab::filled();
+    let mut reader = Reader::open(&lab.config.dir, 30).unwrap();
+    let first: Line = serde_json::from_str(&reader.next_line().unwrap().unwrap()).unwrap();
+    assert_eq!(first.seq, 31);
+    let rest = std::iter::from_fn(|| reader.next_line().unwrap()).count();
+    assert_eq!((rest, reader.cursor()), (29, 60));
+    let journal = lab.journal();
+    for flow in 0..40 {
+        journal.append(open(flow, "a")).unwrap();
+    }
+    let more = std::iter::from_fn(|| reader.next_line().unwrap()).count();
+    assert_eq!((more, reader.cursor()), (40, 100));
+}
