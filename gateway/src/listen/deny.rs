@@ -75,7 +75,7 @@ impl Answer<'_> {
                 .rule
                 .as_ref()
                 .filter(|_| explained)
-                .map(|at| format!("{}:{}:{}", at.file, at.line, at.column)),
+                .map(ToString::to_string),
             note: denial.note.as_deref().filter(|_| explained),
         };
         // plain strings and numbers always serialise

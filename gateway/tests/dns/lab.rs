@@ -292,6 +292,7 @@ pub fn policy(network: NetworkMode, allow: &[&str], deny: &[&str]) -> Policy {
         file: "lab.yaml".into(),
         line: u32::try_from(line).unwrap(),
         column: 1,
+        commit: None,
     };
     let rule = |(index, host): (usize, &&str), ports: &[u16], protocol| Rule {
         to: match host.parse() {

@@ -64,6 +64,7 @@ impl Mistakes {
             file: Arc::clone(&self.file),
             line: number(line),
             column: number(column),
+            commit: None,
         }
     }
 

@@ -191,6 +191,7 @@ fn image_rule(name: Name, line: u32) -> Rule {
             file: format!("set:{PACKAGES}").into(),
             line,
             column: 1,
+            commit: None,
         },
     }
 }

@@ -77,6 +77,21 @@ pub struct Line {
     pub file: String,
     /// Line, from 1.
     pub line: u32,
+    /// The commit that the gateway read the file from; `null`: the file is unverified, or shipped.
+    #[serde(default)]
+    pub commit: Option<String>,
+}
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let place = Place {
+            file: self.file.as_str().into(),
+            line: self.line,
+            column: 1,
+            commit: self.commit.as_deref().map(Into::into),
+        };
+        f.write_str(&place.line())
+    }
 }
 
 impl From<&Place> for Line {
@@ -84,6 +99,7 @@ impl From<&Place> for Line {
         Self {
             file: at.file.to_string(),
             line: at.line,
+            commit: at.commit.as_deref().map(str::to_owned),
         }
     }
 }

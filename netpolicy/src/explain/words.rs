@@ -294,7 +294,7 @@ pub(super) fn policy_of(denial: &Denial) -> String {
 
 /// `file:line`.
 pub(super) fn line(at: &Place) -> String {
-    format!("{}:{}", at.file, at.line)
+    at.line()
 }
 
 /// The entry that stands at a place.

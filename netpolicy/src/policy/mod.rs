@@ -107,11 +107,31 @@ pub struct Place {
     pub line: u32,
     /// Column, from 1.
     pub column: u32,
+    /// The commit that the file was read from, by whoever read it from the repository itself. Nothing else sets it: what
+    /// a client sends has no commit, so its place is unverified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<Arc<str>>,
+}
+
+/// As many digits of a commit as people compare.
+const COMMIT_DIGITS: usize = 12;
+
+impl Place {
+    /// File and line for people, with the commit where one is known.
+    pub fn line(&self) -> String {
+        format!("{}{}:{}", self.prefix(), self.file, self.line)
+    }
+
+    fn prefix(&self) -> String {
+        let short = |commit: &str| format!("{}:", commit.get(..COMMIT_DIGITS).unwrap_or(commit));
+        self.commit.as_deref().map(short).unwrap_or_default()
+    }
 }
 
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+        let prefix = self.prefix();
+        write!(f, "{prefix}{}:{}:{}", self.file, self.line, self.column)
     }
 }
 
@@ -271,4 +291,55 @@ pub struct Policy {
     pub at: Place,
     /// SHA-256 of the text it came from (preset text for presets).
     pub hash: PolicyHash,
+}
+
+impl Policy {
+    /// Stamps every line of the policy's own file with the commit that it was read from. Lines of shipped sets and
+    /// presets are in no commit. Only for whoever read the blob from the repository itself.
+    pub fn stamp(&mut self, commit: &Arc<str>) {
+        let own = self.at.file.clone();
+        let rules = self.allow.iter_mut().chain(&mut self.deny);
+        let places = [&mut self.at, &mut self.network_at]
+            .into_iter()
+            .chain(rules.map(|rule| &mut rule.at))
+            .chain(self.ingress.iter_mut().map(|rule| &mut rule.at))
+            .chain(self.secrets.iter_mut().map(|secret| &mut secret.at))
+            .chain(self.tests.iter_mut().map(|test| &mut test.at))
+            .chain(self.unenforced.iter_mut().map(|(_, at)| at))
+            .chain(&mut self.needs_packages);
+        for place in places.filter(|place| place.file == own) {
+            place.commit = Some(commit.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document;
+
+    #[test]
+    fn a_stamp_reaches_every_line_of_the_file_and_none_of_a_shipped_set() {
+        let text = "policy: p\nnetwork: domains\nuse: [packages]\nallow:\n  - host: a.example\ndeny:\n  - host: b.example\n";
+        let hosts = ["mirror.example".to_owned()];
+        let mut policy = document::parse("dir/p.yml", text, Some(&hosts)).unwrap();
+        let commit: Arc<str> = "0123456789abcdef0123456789abcdef01234567".into();
+        policy.stamp(&commit);
+        let stamped = |rule: &Rule| (rule.at.file.to_string(), rule.at.commit.is_some());
+        let mut allow: Vec<_> = policy.allow.iter().map(stamped).collect();
+        allow.sort();
+        assert_eq!(
+            allow,
+            [("dir/p.yml".to_owned(), true), ("set:packages".to_owned(), false)]
+        );
+        assert_eq!(policy.deny[0].at.line(), "0123456789ab:dir/p.yml:7");
+        assert_eq!(policy.network_at.to_string(), "0123456789ab:dir/p.yml:2:1");
+    }
+
+    #[test]
+    fn a_file_that_is_called_like_a_stamp_is_not_stamped() {
+        let policy = document::parse("0123456789ab:dir/p.yml", "policy: p\nnetwork: none\n", None);
+        let place = serde_json::to_value(policy.unwrap().network_at).unwrap();
+        assert!(place.get("commit").is_none(), "{place}");
+    }
 }

@@ -294,7 +294,7 @@ fn flow_row(flow: &FlowView) -> [String; 7] {
     let rule = flow
         .rule
         .as_ref()
-        .map_or_else(|| "-".to_owned(), |r| format!("{}:{}", r.file, r.line));
+        .map_or_else(|| "-".to_owned(), netpolicy::policy::Place::line);
     [
         flow.id.to_string(),
         flow.network.to_string(),

@@ -83,6 +83,7 @@ fn unreadable(name: &str, message: String) -> Mistake {
         file: name.into(),
         line: 1,
         column: 1,
+        commit: None,
     };
     Mistake {
         at,

@@ -92,10 +92,9 @@ fn print(destination: &str, explanation: &Explanation) -> Result<(), Failure> {
     if let (Some(policy), Some(rule)) = (&explanation.policy, &explanation.rule) {
         let layer = explanation.layer.map_or("", LayerKind::word);
         show::out(format_args!(
-            "decided by {layer} policy `{}`, {}:{}",
+            "decided by {layer} policy `{}`, {}",
             clean(policy),
-            clean(&rule.file),
-            rule.line
+            clean(&rule.to_string())
         ))?;
     }
     explanation

@@ -239,6 +239,7 @@ pub fn mistake_json(mistake: &Mistake) -> serde_json::Value {
         "file": &*mistake.at.file,
         "line": mistake.at.line,
         "column": mistake.at.column,
+        "commit": mistake.at.commit.as_deref(),
         "message": mistake.message,
         "hint": mistake.hint,
     })

@@ -52,7 +52,7 @@ fn line(group: &Group) -> String {
         .reason
         .map_or_else(String::new, |reason| format!(": {}", reason.code()));
     let rule = group.rule.as_ref().map_or_else(String::new, |rule| {
-        format!(" ({}:{})", rule.file, rule.line)
+        format!(" ({})", rule.line())
     });
     format!(
         "{}{protocol}{often}{moved}{reason}{rule}",

@@ -195,7 +195,7 @@ impl<'a> Asker<'a> {
         let code = denial.reason.code();
         match (self.live.explain, &denial.policy, &denial.rule) {
             (true, Some(policy), Some(at)) => {
-                format!("{code}; policy {policy}; {}:{}", at.file, at.line).into()
+                format!("{code}; policy {policy}; {}", at.line()).into()
             }
             _ => code.into(),
         }
