@@ -4,7 +4,7 @@
 //! the source address names the [`network`], a lease or look-up names the destination ([`resolve`]), netpolicy
 //! decides to connect, [`uplink`] dials what was permitted, [`detect`] reads the first bytes, netpolicy decides on
 //! them, [`relay`] moves bytes, [`record`] keeps what happened. [`control`] attaches and detaches networks,
-//! [`policy`] composes their layers, [`posture`] says whether anything may pass at all, [`metrics`] counts.
+//! [`policy`] composes their layers, [`source`] follows policies in git, [`posture`] says whether anything may pass at all, [`metrics`] counts.
 //!
 //! Refuses to own: the container engine, people, the store. Failure stance: closed; what cannot be verified seals.
 
@@ -26,6 +26,7 @@ pub mod record;
 pub mod relay;
 pub mod resolve;
 pub mod selftest;
+pub mod source;
 pub mod tasks;
 pub mod telemetry;
 pub mod uplink;

@@ -99,6 +99,11 @@ pub static GATEWAY: Shape = Shape {
             "Folder of policies, WORKSPACE.yaml each, that narrow the networks of one workspace.",
         ),
         field(
+            "sources",
+            crate::source::config::SOURCES,
+            "Policies in git: repositories that are followed, by name.",
+        ),
+        field(
             "floods",
             Kind::Object(&FLOODS),
             "What one sandbox may start a second before its packets are dropped, whatever its policy's limits say.",

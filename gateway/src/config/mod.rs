@@ -109,6 +109,8 @@ pub struct GatewayConfig {
     pub floors: FloorFiles,
     /// Users of the control socket.
     pub control_users: ControlUsers,
+    /// Policies in git.
+    pub sources: Vec<crate::source::SourceConfig>,
     /// What one sandbox may start a second before the kernel drops its packets.
     pub floods: netpolicy::ruleset::Limits,
     /// Sallyport's own listeners.
@@ -142,6 +144,7 @@ impl Default for GatewayConfig {
             uplink: Uplink::Host,
             floors: FloorFiles::default(),
             control_users: ControlUsers::default(),
+            sources: Vec::new(),
             floods: netpolicy::ruleset::Limits::default(),
             own: OwnListeners::default(),
             journal: JournalConfig::under(&state_dir),

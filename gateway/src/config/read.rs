@@ -81,6 +81,7 @@ pub fn config(section: &Node, mistakes: &mut Mistakes) -> GatewayConfig {
         control_users: section
             .field("control_users")
             .map_or_else(ControlUsers::default, |node| users(node, mistakes)),
+        sources: crate::source::config::sources(section.field("sources"), mistakes),
         floods: floods(section.field("floods")),
         own: netpolicy::decide::OwnListeners {
             ports: own_ports,
