@@ -31,6 +31,7 @@ use crate::posture::{Cause, Posture};
 use crate::record::Journal;
 use crate::resolve::{LeasePools, Resolver};
 use crate::selftest::Selftest;
+use crate::source::{Following, Sources};
 use crate::tasks::Tasks;
 use crate::uplink::follow::Follower;
 use crate::uplink::{Dialer, Here};
@@ -56,6 +57,8 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
     let (follower, view) = Follower::open(Ns::from_fd(own_namespace()?)?)?;
     let fixed = Fixed::new(&pools, &config);
     let book = Arc::new(fixed.book(&view.borrow(), &[]));
+    let sources = Sources::open(&config.sources, &config.state_dir)
+        .map_err(files("opening the sources in", &config.state_dir))?;
     let (opening, open) = watch::channel(false);
     let here = Here::new(view.clone(), follower.notices());
     let ctx = Context {
@@ -75,12 +78,19 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
     let registry = Arc::new(Registry::new(Parts {
         ctx: ctx.clone(),
         enforcer: enforcer.clone(),
-        composer: Composer::new(config.floors.clone(), config.own.clone()),
+        composer: Composer::new(config.floors.clone(), config.own.clone())
+            .with_sources(sources.shelf().clone()),
         leases,
         states: StateDir::open(&config.run_dir).map_err(files("making", &config.run_dir))?,
         pools,
         book,
     }));
+    let following = Following {
+        sources: Arc::new(sources),
+        registry: registry.clone(),
+        journal: journal.clone(),
+        tasks: ctx.tasks.clone(),
+    };
     let posture = Arc::new(Posture::new(
         enforcer.clone(),
         journal,
@@ -103,6 +113,7 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         users: config.control_users.clone(),
         captures: Arc::new(tokio::sync::Semaphore::new(crate::capture::MOST)),
         selftest,
+        following,
     });
     Ok(Appliance {
         config,

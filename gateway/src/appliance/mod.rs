@@ -196,6 +196,7 @@ impl Appliance {
             tend::house(registry.clone(), posture.clone(), floors),
         );
         tasks.keep("ends of entries", crate::network::lapse::watch(ctx.clone()));
+        verbs.following.run();
         let probe = verbs.selftest.clone();
         tasks.keep(
             "posture",

@@ -10,6 +10,7 @@ use super::watch::hold;
 use super::{BuildError, follows_system};
 use crate::config::GatewayConfig;
 use crate::context::Context;
+use crate::network::recompose::Concerned;
 use crate::network::registry::Registry;
 use crate::posture::{Cause, Posture};
 
@@ -110,7 +111,7 @@ impl Floors {
             }
             Ok(changed) => {
                 if changed && self.adopted {
-                    registry.recompose();
+                    registry.recompose(Concerned::All);
                 }
                 if !self.adopted
                     && let Err(error) = self.adopt(registry)

@@ -167,7 +167,7 @@ static USERS: Shape = Shape {
         field(
             "operate",
             UIDS,
-            "May also run the selftest and capture packets.",
+            "May also run the selftest, capture packets, and have policy sources looked at and proposals written.",
         ),
     ],
     bonds: &[],

@@ -78,7 +78,7 @@ pub struct ControlUsers {
     pub observe: BTreeSet<u32>,
     /// May attach, detach, replace policies, open ingress (a runner).
     pub attach: BTreeSet<u32>,
-    /// May run the selftest and capture packets.
+    /// May run the selftest, capture packets, and have policy sources looked at and proposals written.
     pub operate: BTreeSet<u32>,
 }
 

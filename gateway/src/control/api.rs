@@ -14,6 +14,9 @@
 //! | POST | `/v1/own` | [`FourTuple`] | [`Owner`] |
 //! | GET | `/v1/health`, `/v1/posture`, `/v1/rules`, `/v1/counters` | | [`Health`], [`PostureView`], text, JSON |
 //! | POST | `/v1/selftest` | | [`SelftestReport`] |
+//! | GET | `/v1/sources` | | [`SourceView`](crate::source::SourceView) (a list) |
+//! | POST | `/v1/sources/{name}/sync` | [`SyncRequest`](crate::source::view::SyncRequest) | the source |
+//! | POST | `/v1/resolve` | [`ResolveRequest`](crate::source::view::ResolveRequest) | the policy |
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -27,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::Used;
 use crate::member::Membership;
 use crate::network::flows::Door;
+use crate::policy::Stamp;
 
 /// Where a job policy comes from. Always text or a preset: the gateway opens no path that a client names.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -44,6 +48,41 @@ pub enum PolicySource {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         packages: Option<Vec<String>>,
     },
+    /// A policy of a source that the gateway follows itself; only these are stamped with a commit.
+    Git {
+        /// The source; any that speaks for the workspace if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        source: Option<String>,
+        /// Its name, or its path in the repository.
+        policy: String,
+        /// The job policy's hash that is expected now; refused if it is another.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hash: Option<PolicyHash>,
+        /// As for a document.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        packages: Option<Vec<String>>,
+    },
+}
+
+impl PolicySource {
+    /// What a network keeps: the expectation was for the moment of asking.
+    #[must_use]
+    pub fn settled(&self) -> Self {
+        match self.clone() {
+            Self::Git {
+                source,
+                policy,
+                packages,
+                ..
+            } => Self::Git {
+                source,
+                policy,
+                hash: None,
+                packages,
+            },
+            other => other,
+        }
+    }
 }
 
 /// Puts a namespace behind the gateway. Its descriptor travels with the first byte of the request.
@@ -100,6 +139,9 @@ pub struct NetworkView {
     pub job_policy: PolicyHash,
     /// Name of the job policy.
     pub policy_name: String,
+    /// Whose word that is.
+    #[serde(default)]
+    pub stamp: Stamp,
     /// Counts replacements; 1 is the policy it was attached with.
     pub generation: Generation,
     /// Synthetic or real answers.
@@ -328,7 +370,7 @@ pub struct Problem {
     /// HTTP status.
     pub status: u16,
     /// Stable word for programs: `bad_request`, `not_allowed`, `not_found`, `conflict`, `policy_invalid`,
-    /// `not_enforced_yet`, `namespace_refused`, `sealed`, `journal`, `full`, `denied`, `kernel`, `internal`.
+    /// `not_enforced_yet`, `source_empty`, `namespace_refused`, `sealed`, `journal`, `full`, `denied`, `kernel`, `internal`.
     pub code: String,
     /// What is wrong, lower case.
     pub message: String,

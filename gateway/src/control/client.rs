@@ -27,11 +27,14 @@ use super::api::{
     SelftestReport,
 };
 use super::descriptor::Carrier;
+use crate::source::view::{ResolveRequest, ResolvedPolicy, SourceView, SyncRequest};
 
 /// Every answer but the selftest's comes from memory or a few netlink calls; a gateway that needs longer is stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The selftest waits for packets that must not arrive.
 const SELFTEST_PATIENCE: Duration = Duration::from_mins(2);
+/// A remote may be slow, and each act of git has its own limit.
+const SOURCE_PATIENCE: Duration = Duration::from_mins(10);
 /// A line of the record is at most a few kilobytes.
 const LINE_LIMIT: usize = 1 << 20;
 
@@ -285,6 +288,31 @@ impl Client {
         let exchange = self.exchange(Method::POST, &path, encode(request)?, None);
         let exchange = within(PATIENCE, exchange).await?.accepted().await?;
         Ok(Chunks(exchange))
+    }
+
+    /// All policy sources.
+    pub async fn sources(&self) -> Result<Vec<SourceView>, ClientError> {
+        self.fetch("/v1/sources").await
+    }
+
+    /// Has a source looked at now.
+    pub async fn sync_source(
+        &self,
+        source: &str,
+        request: &SyncRequest,
+    ) -> Result<SourceView, ClientError> {
+        self.source(&format!("/v1/sources/{source}/sync"), encode(request)?)
+            .await
+    }
+
+    /// The policy that a source has under a name now.
+    pub async fn resolve(&self, request: &ResolveRequest) -> Result<ResolvedPolicy, ClientError> {
+        self.source("/v1/resolve", encode(request)?).await
+    }
+
+    async fn source<T: DeserializeOwned>(&self, path: &str, body: Bytes) -> Result<T, ClientError> {
+        self.answer(Method::POST, path, body, None, SOURCE_PATIENCE)
+            .await
     }
 
     async fn fetch<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {

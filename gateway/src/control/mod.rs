@@ -17,6 +17,7 @@ mod ingress;
 pub mod problems;
 mod routes;
 pub mod server;
+mod sources;
 mod streams;
 pub mod verbs;
 

@@ -9,6 +9,7 @@ use crate::kernel::KernelError;
 use crate::network::allot::AllotError;
 use crate::network::registry::ChangeError;
 use crate::policy::ComposeError;
+use crate::source::shelf::ShelfError;
 
 /// The gateway is ending.
 pub fn stopping() -> Problem {
@@ -86,9 +87,24 @@ fn compose(error: &ComposeError) -> Problem {
         ComposeError::NeedsPackages(_) => problem("policy_invalid").hint(
             "only `sallyport run` has an image to read them from; here, name the hosts under `allow`",
         ),
+        ComposeError::Source(error) => shelf(error),
+        ComposeError::Changed(_) => Problem::new(409, "conflict", error.to_string()).hint("ask again"),
+        ComposeError::ReservedFile(_) => problem("policy_invalid").hint("rename the file"),
         ComposeError::WorkspaceName => Problem::new(400, "bad_request", error.to_string()),
         ComposeError::NoFloors => Problem::new(503, "sealed", error.to_string())
             .hint("`sallyport doctor` names the floor"),
+    }
+}
+
+/// A policy of a source was not found.
+pub fn shelf(error: &ShelfError) -> Problem {
+    let hint = "`sallyport policy source` lists sources and their policies";
+    match error {
+        ShelfError::NothingLoaded(_) => Problem::new(503, "source_empty", error.to_string())
+            .hint("`sallyport policy source` says why"),
+        ShelfError::NoSource(_) | ShelfError::NoPolicy(_) | ShelfError::Ambiguous(_) => {
+            Problem::new(422, "policy_invalid", error.to_string()).hint(hint)
+        }
     }
 }
 

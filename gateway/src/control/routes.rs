@@ -84,6 +84,14 @@ pub async fn route(
             allow(Group::Observe)?;
             json(&verbs.owner(&read(request).await?))
         }
+        ("POST", ["v1", "sources", name, "sync"]) => {
+            allow(Group::Operate)?;
+            json(&verbs.sync(name, &read(request).await?).await?)
+        }
+        ("POST", ["v1", "resolve"]) => {
+            allow(Group::Attach)?;
+            json(&verbs.resolve(&read(request).await?).await?)
+        }
         ("POST", ["v1", "selftest"]) => {
             allow(Group::Operate)?;
             json(&verbs.selftest().await?)
@@ -113,6 +121,7 @@ async fn look(
         ["v1", "networks", id, "flows"] => streams::flows(verbs, Some(&network(id)?), query),
         ["v1", "flows"] => streams::flows(verbs, None, query),
         ["v1", "records"] => streams::records(verbs, query),
+        ["v1", "sources"] => json(&verbs.sources()),
         ["v1", "rules"] => Ok(text(verbs.rules().await?)),
         ["v1", "counters"] => json(&verbs.counters().await?),
         _ => Err(Problem::new(

@@ -26,6 +26,7 @@ use crate::network::registry::{Described, Registry};
 use crate::posture::Posture;
 use crate::record::Journal;
 use crate::selftest::Selftest;
+use crate::source::Following;
 use crate::tasks::Tasks;
 
 /// How long an attach waits for a gateway that is repairing itself.
@@ -52,6 +53,8 @@ pub struct Verbs {
     pub captures: Arc<tokio::sync::Semaphore>,
     /// The escape suite.
     pub selftest: Arc<Selftest>,
+    /// Policies in git.
+    pub following: Following,
 }
 
 impl Verbs {
@@ -79,6 +82,7 @@ impl Verbs {
     ) -> Result<NetworkView, Problem> {
         check(&request, peer)?;
         self.wait_open().await?;
+        self.wait_source(&request.policy).await;
         let registry = self.registry.clone();
         let (sender, receiver) = oneshot::channel();
         let work = move || {
@@ -127,6 +131,7 @@ impl Verbs {
     ) -> Result<PolicyReplaced, Problem> {
         let asked = std::time::Instant::now();
         self.wait_open().await?;
+        self.wait_source(&source).await;
         let registry = self.registry.clone();
         let replaced = blocking(move || registry.replace(&id, &source)).await?;
         let (described, cut) = replaced.map_err(|e| problems::change(&e))?;
@@ -173,6 +178,7 @@ impl Verbs {
             state,
             job,
             policy_name,
+            stamp,
         } = described;
         let live = network.live.load();
         NetworkView {
@@ -186,6 +192,7 @@ impl Verbs {
             policy: live.snapshot.hash(),
             job_policy: *job,
             policy_name: policy_name.clone(),
+            stamp: stamp.clone(),
             generation: live.generation,
             names: live.names,
             attached_ms: state.attached_ms,

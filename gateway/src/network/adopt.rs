@@ -54,12 +54,15 @@ impl Registry {
         if !self.allotments().adopt(&state.allotted()) {
             return Err(AllotError::InUse(state.id).into());
         }
-        let composed = self
-            .parts
-            .composer
-            .compose(&state.workspace, &state.source, self.book())?;
+        let composed = self.parts.composer.compose_with(
+            &state.workspace,
+            &state.source,
+            state.resolved.as_ref(),
+            self.book(),
+        )?;
         let state = State {
             policy: composed.snapshot.hash(),
+            resolved: composed.resolved.clone(),
             ..state
         };
         let mut states = self.states();

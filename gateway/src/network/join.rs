@@ -69,6 +69,7 @@ mod tests {
             owner,
             labels: [].into(),
             source: PolicySource::Preset("none".to_owned()),
+            resolved: None,
             policy: PolicyHash([0; 32]),
             generation: Generation(1),
             attached_ms: 1,

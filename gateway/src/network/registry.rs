@@ -31,7 +31,7 @@ use crate::context::{Context, now, now_ms};
 use crate::control::{AttachRequest, PolicySource};
 use crate::kernel::{AttachPlan, Enforcer, KernelError};
 use crate::limits::{Ledger, Used};
-use crate::policy::{ComposeError, Composed, Composer};
+use crate::policy::{ComposeError, Composed, Composer, Stamp};
 use crate::record::Unwritable;
 use crate::record::entry::{Entry, NetworkChange};
 use crate::resolve::{LeaseError, LeasePools, Leases};
@@ -103,6 +103,7 @@ pub(super) struct Entered {
     pub(super) state: State,
     job: PolicyHash,
     name: String,
+    stamp: Stamp,
 }
 
 /// A network with what only its writer knows, for views.
@@ -116,6 +117,8 @@ pub struct Described {
     pub job: PolicyHash,
     /// Name of its job policy.
     pub policy_name: String,
+    /// Whose word that is.
+    pub stamp: Stamp,
 }
 
 impl Registry {
@@ -193,7 +196,8 @@ impl Registry {
             member: request.member.clone(),
             owner,
             labels: request.labels.clone(),
-            source: request.policy.clone(),
+            source: request.policy.settled(),
+            resolved: composed.resolved.clone(),
             policy: composed.snapshot.hash(),
             generation: Generation(1),
             attached_ms: now_ms(),
@@ -262,6 +266,7 @@ impl Registry {
         let entered = Entered {
             job: composed.job,
             name: composed.name.clone(),
+            stamp: composed.stamp.clone(),
             state,
         };
         states.insert(network.id.clone(), entered);
@@ -362,7 +367,7 @@ impl Registry {
             .composer
             .compose(&network.workspace, source, self.book())?;
         let state = State {
-            source: source.clone(),
+            source: source.settled(),
             ..entered.state.clone()
         };
         let cut = self.enforce(&network, entered, state, &composed)?;
@@ -374,7 +379,7 @@ impl Registry {
     }
 
     /// Puts a composed policy in force as the next generation.
-    fn enforce(
+    pub(super) fn enforce(
         &self,
         network: &Network,
         entered: &mut Entered,
@@ -383,6 +388,7 @@ impl Registry {
     ) -> Result<usize, ChangeError> {
         state.generation = Generation(entered.state.generation.0 + 1);
         state.policy = composed.snapshot.hash();
+        state.resolved = composed.resolved.clone();
         state.used = network.ledger.used();
         self.parts.states.save(&state)?;
         network
@@ -394,41 +400,10 @@ impl Registry {
             state,
             job: composed.job,
             name: composed.name.clone(),
+            stamp: composed.stamp.clone(),
         };
         self.record(network, "policy_replaced")?;
         Ok(cut)
-    }
-
-    /// Floors changed: every network is composed again. A network whose policy has no form any more is detached.
-    pub fn recompose(self: &Arc<Self>) {
-        let mut formless = Vec::new();
-        for network in self.parts.ctx.networks.all() {
-            let mut states = self.states();
-            let Some(entered) = states.get_mut(&network.id) else {
-                continue;
-            };
-            if let Err(error) = self.recompose_one(&network, entered) {
-                tracing::error!(sandbox.id = %network.id, %error, "a network cannot be put under the changed floors");
-                formless.push(network.id.clone());
-            }
-        }
-        for id in formless {
-            if let Err(error) = self.detach(&id, "superseded") {
-                tracing::error!(sandbox.id = %id, %error, "a network without a policy could not be detached");
-            }
-        }
-    }
-
-    fn recompose_one(&self, network: &Network, entered: &mut Entered) -> Result<(), ChangeError> {
-        let composed =
-            self.parts
-                .composer
-                .compose(&network.workspace, &entered.state.source, self.book())?;
-        if composed.snapshot.hash() != entered.state.policy {
-            let state = entered.state.clone();
-            self.enforce(network, entered, state, &composed)?;
-        }
-        Ok(())
     }
 
     /// Address classes changed: every network is decided under them from now on.
@@ -482,6 +457,7 @@ impl Registry {
             state: entered.state,
             job: entered.job,
             policy_name: entered.name,
+            stamp: entered.stamp,
         })
     }
 

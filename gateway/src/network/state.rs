@@ -46,6 +46,9 @@ pub struct State {
     pub labels: BTreeMap<String, String>,
     /// The job policy as it was given.
     pub source: PolicySource,
+    /// Its text, where a source had it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<crate::policy::Resolved>,
     /// What it was enforced for.
     pub policy: PolicyHash,
     /// Its generation.
@@ -180,6 +183,7 @@ mod tests {
             owner: 0,
             labels: BTreeMap::new(),
             source: PolicySource::Preset("none".to_owned()),
+            resolved: None,
             policy: PolicyHash([0; 32]),
             generation: Generation(1),
             attached_ms: 1,

@@ -6,6 +6,7 @@
 //! Failure stance: a floor that is named but cannot be read, or is wrong, is an error that seals the gateway.
 
 mod floors;
+mod stamp;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +20,10 @@ use netpolicy::ids::{NetworkId, PolicyHash};
 use netpolicy::policy::{Place, Policy};
 
 use crate::control::PolicySource;
+use crate::source::Shelf;
+use crate::source::shelf::ShelfError;
 pub use floors::{FloorError, FloorFiles, Floors};
+pub use stamp::{Resolved, Stamp};
 
 /// Why there is no effective policy.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +43,15 @@ pub enum ComposeError {
     /// The floors could not be read yet; without them nothing is composed.
     #[error("the floors cannot be read, so no policy has an effective form")]
     NoFloors,
+    /// A policy of a source.
+    #[error(transparent)]
+    Source(#[from] ShelfError),
+    /// The source has another text by now.
+    #[error("the source's policy {0:?} has changed meanwhile")]
+    Changed(String),
+    /// A document calls itself like something that is shipped.
+    #[error("a document cannot be called {0:?}: such names are those of shipped policies and sets")]
+    ReservedFile(String),
     /// A workspace's name chooses a file, so it has a strict form.
     #[error("a workspace's name has 1 to 40 characters of a-z, 0-9 and '-'")]
     WorkspaceName,
@@ -58,6 +71,10 @@ pub struct Composed {
     pub job: PolicyHash,
     /// Name of the job policy.
     pub name: String,
+    /// Whose word the job policy is.
+    pub stamp: Stamp,
+    /// The text, where a source had it: a policy that its source loses stays with the networks that use it.
+    pub resolved: Option<Resolved>,
 }
 
 /// Puts layers together. One for each gateway.
@@ -67,6 +84,7 @@ pub struct Composer {
     /// `None` until they were read once.
     floors: ArcSwapOption<Floors>,
     own: Arc<OwnListeners>,
+    sources: Shelf,
 }
 
 impl Composer {
@@ -76,7 +94,15 @@ impl Composer {
             files,
             floors: ArcSwapOption::empty(),
             own: Arc::new(own),
+            sources: Shelf::default(),
         }
+    }
+
+    /// With policies and floors of these sources.
+    #[must_use]
+    pub fn with_sources(mut self, sources: Shelf) -> Self {
+        self.sources = sources;
+        self
     }
 
     /// Reads the floors (again); whether they differ from before. On an error the ones before stay in force.
@@ -100,15 +126,27 @@ impl Composer {
         source: &PolicySource,
         book: Arc<AddressBook>,
     ) -> Result<Composed, ComposeError> {
+        self.compose_with(workspace, source, None, book)
+    }
+
+    /// The effective policy of a network that was composed before: what its source has lost is what it was then.
+    pub fn compose_with(
+        &self,
+        workspace: &str,
+        source: &PolicySource,
+        before: Option<&Resolved>,
+        book: Arc<AddressBook>,
+    ) -> Result<Composed, ComposeError> {
         workspace
             .parse::<NetworkId>()
             .map_err(|_| ComposeError::WorkspaceName)?;
-        let job = Arc::new(read(source)?);
+        let (job, resolved) = self.read(workspace, source, before)?;
         if let Some(place) = &job.needs_packages {
             return Err(ComposeError::NeedsPackages(place.clone()));
         }
         let floors = self.floors.load_full().ok_or(ComposeError::NoFloors)?;
         let mut layers: Vec<Layer> = floors.of(workspace).cloned().collect();
+        layers.extend(self.sources.floors(workspace)?);
         layers.push(Layer::new(LayerKind::Job, job.clone()));
         let snapshot = Snapshot::of(layers, book, self.own.clone());
         let unenforced: Vec<_> = snapshot.unenforced().cloned().collect();
@@ -119,20 +157,63 @@ impl Composer {
             snapshot: Arc::new(snapshot),
             job: job.hash,
             name: job.name.clone(),
+            stamp: Stamp::of(source, resolved.as_ref()),
+            resolved,
         })
     }
-}
 
-/// Parses and checks a job policy; the sender's word that it is right counts for nothing.
-fn read(source: &PolicySource) -> Result<Policy, ComposeError> {
-    match source {
-        PolicySource::Preset(name) => {
-            document::preset(name).ok_or_else(|| ComposeError::UnknownPreset(name.clone()))
+    /// Parses and checks a job policy; the sender's word that it is right counts for nothing.
+    fn read(
+        &self,
+        workspace: &str,
+        source: &PolicySource,
+        before: Option<&Resolved>,
+    ) -> Result<(Arc<Policy>, Option<Resolved>), ComposeError> {
+        match source {
+            PolicySource::Preset(name) => {
+                let preset = document::preset(name);
+                let policy = preset.ok_or_else(|| ComposeError::UnknownPreset(name.clone()))?;
+                Ok((Arc::new(policy), None))
+            }
+            PolicySource::Document {
+                file,
+                text,
+                packages,
+            } => {
+                if file.starts_with("preset:") || file.starts_with("set:") {
+                    return Err(ComposeError::ReservedFile(file.clone()));
+                }
+                let policy = document::parse(file, text, packages.as_deref());
+                Ok((Arc::new(policy.map_err(ComposeError::Invalid)?), None))
+            }
+            PolicySource::Git {
+                source,
+                policy: name,
+                hash,
+                packages,
+            } => {
+                let found = self.sources.find(workspace, source.as_deref(), name);
+                let (policy, resolved) = match (found, before) {
+                    (Ok(found), _) => (Some(found.policy()), Resolved::from(&found)),
+                    (Err(_), Some(before)) => (None, before.clone()),
+                    (Err(error), None) => return Err(error.into()),
+                };
+                // Parsed once for all networks, unless the image has a say.
+                let policy = match (policy, packages) {
+                    (Some(policy), None) => policy,
+                    _ => Arc::new(
+                        resolved
+                            .parse(packages.as_deref())
+                            .map_err(ComposeError::Invalid)?,
+                    ),
+                };
+                match hash {
+                    Some(expected) if *expected != policy.hash => {
+                        Err(ComposeError::Changed(name.clone()))
+                    }
+                    _ => Ok((policy, Some(resolved))),
+                }
+            }
         }
-        PolicySource::Document {
-            file,
-            text,
-            packages,
-        } => document::parse(file, text, packages.as_deref()).map_err(ComposeError::Invalid),
     }
 }

@@ -25,6 +25,8 @@ pub enum Entry {
     Failure(Box<Denied>),
     /// A network was attached or detached, or its policy replaced.
     Network(NetworkChange),
+    /// A source of policies moved, or was refused.
+    Source(SourceChange),
     /// The posture changed.
     Posture {
         /// Label as people see it.
@@ -84,8 +86,11 @@ pub struct DecidedBy {
     pub layer: LayerKind,
     /// Policy name.
     pub policy: String,
-    /// File, line, column.
+    /// File, line, column; the commit where the gateway read the file from one.
     pub at: Place,
+    /// Whose word the file is.
+    #[serde(default)]
+    pub vouched: Vouched,
 }
 
 /// Open record.
@@ -176,13 +181,62 @@ pub struct NetworkChange {
     pub generation: Generation,
 }
 
+/// A source of policies.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SourceChange {
+    /// Its name.
+    pub source: String,
+    /// `loaded` (the commit is in force), `refused` (it is not, and `why` says why).
+    pub change: String,
+    /// The commit.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub commit: Option<String>,
+    /// What was in force before.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub before: Option<String>,
+    /// Whether history was rewritten or set back for it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub moved: Option<String>,
+    /// Why it was refused.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub why: Option<String>,
+}
+
+/// Whose word the file of a deciding line is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Vouched {
+    /// Its sender's: the gateway did not see where the text comes from.
+    #[default]
+    Unverified,
+    /// A commit's, named with the line, that the gateway read itself.
+    Commit,
+    /// Root's: a floor of this machine.
+    Floor,
+    /// Shipped with the gateway.
+    Shipped,
+}
+
+impl Vouched {
+    fn of(layer: LayerKind, at: &Place) -> Self {
+        match (layer, &at.commit) {
+            (_, Some(_)) => Self::Commit,
+            _ if at.file.starts_with("preset:") || at.file.starts_with("set:") => Self::Shipped,
+            (LayerKind::Instance | LayerKind::Workspace, None) => Self::Floor,
+            _ => Self::Unverified,
+        }
+    }
+}
+
 impl DecidedBy {
     /// From a denial that a policy made.
     pub fn denial(denial: &Denial) -> Option<Self> {
+        let (layer, at) = (denial.layer?, denial.rule.clone()?);
         Some(Self {
-            layer: denial.layer?,
+            vouched: Vouched::of(layer, &at),
+            layer,
             policy: denial.policy.clone()?,
-            at: denial.rule.clone()?,
+            at,
         })
     }
 
@@ -192,6 +246,7 @@ impl DecidedBy {
             layer: *layer,
             policy: policy.clone(),
             at: at.clone(),
+            vouched: Vouched::of(*layer, at),
         };
         ground.rules().iter().map(by).collect()
     }

@@ -89,6 +89,7 @@ impl Folds {
             Entry::Failure(denied) => self.fold(denied, true, now),
             Entry::Close(_)
             | Entry::Network(_)
+            | Entry::Source(_)
             | Entry::Posture { .. }
             | Entry::Gap { .. }
             | Entry::Folded { .. } => Verdict::Write,
@@ -148,7 +149,9 @@ impl Folds {
                 }
                 return;
             }
-            Entry::Network(_) | Entry::Posture { .. } | Entry::Gap { .. } => return,
+            Entry::Network(_) | Entry::Source(_) | Entry::Posture { .. } | Entry::Gap { .. } => {
+                return;
+            }
         };
         self.networks.entry(network.clone()).or_default().bytes += bytes;
     }

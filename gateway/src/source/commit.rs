@@ -36,18 +36,26 @@ pub fn read(bytes: &[u8]) -> Result<Commit, Malformed> {
     for line in head.split_inclusive(|b| *b == b'\n') {
         let (key, value) = match line.iter().position(|b| *b == b' ') {
             Some(0) => (before, line.get(1..).unwrap_or_default()),
-            Some(space) => (line.get(..space).unwrap_or_default(), line.get(space + 1..).unwrap_or_default()),
+            Some(space) => (
+                line.get(..space).unwrap_or_default(),
+                line.get(space + 1..).unwrap_or_default(),
+            ),
             None => return Err(Malformed("it has a header without a value")),
         };
         let goes_on = line.first() == Some(&b' ');
         match key {
-            b"gpgsig" if goes_on => signatures.last_mut().map(|s: &mut Vec<u8>| s.extend_from_slice(value)).unwrap_or_default(),
+            b"gpgsig" if goes_on => signatures
+                .last_mut()
+                .map(|s: &mut Vec<u8>| s.extend_from_slice(value))
+                .unwrap_or_default(),
             b"gpgsig" => signatures.push(value.to_vec()),
             b"tree" if !goes_on => trees.push(object(value)?),
             b"parent" if !goes_on => parents.push(object(value)?),
             // A name of a header that looks like a signature to somebody else.
             _ if key.to_ascii_lowercase().starts_with(b"gpgsig") => {
-                return Err(Malformed("it has a signature for another kind of repository"));
+                return Err(Malformed(
+                    "it has a signature for another kind of repository",
+                ));
             }
             _ => {}
         }
@@ -66,16 +74,26 @@ pub fn read(bytes: &[u8]) -> Result<Commit, Malformed> {
     }
     let signature = signatures.pop().map(String::from_utf8).transpose();
     let signature = signature.map_err(|_| Malformed("its signature is no text"))?;
-    Ok(Commit { tree, parents, signature, payload })
+    Ok(Commit {
+        tree,
+        parents,
+        signature,
+        payload,
+    })
 }
 
 fn object(value: &[u8]) -> Result<Oid, Malformed> {
-    let text = std::str::from_utf8(value).ok().and_then(|t| t.strip_suffix('\n'));
-    text.and_then(|t| t.parse().ok()).ok_or(Malformed("it names an object that has no form"))
+    let text = std::str::from_utf8(value)
+        .ok()
+        .and_then(|t| t.strip_suffix('\n'));
+    text.and_then(|t| t.parse().ok())
+        .ok_or(Malformed("it names an object that has no form"))
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len()).position(|window| window == wanted)
+    bytes
+        .windows(wanted.len())
+        .position(|window| window == wanted)
 }
 
 #[cfg(test)]
@@ -85,11 +103,13 @@ mod tests {
     const TREE: &str = "tree 0123456789012345678901234567890123456789\n";
     const PARENT: &str = "parent 1123456789012345678901234567890123456789\n";
     const WHO: &str = "author A <a@example.com> 1 +0000\ncommitter A <a@example.com> 1 +0000\n";
-    const SIGNATURE: &str = "gpgsig -----BEGIN SSH SIGNATURE-----\n AAAA\n -----END SSH SIGNATURE-----\n";
+    const SIGNATURE: &str =
+        "gpgsig -----BEGIN SSH SIGNATURE-----\n AAAA\n -----END SSH SIGNATURE-----\n";
 
     #[test]
     fn the_payload_is_the_object_without_the_signature_byte_for_byte() {
-        let text = format!("{TREE}{PARENT}{WHO}{SIGNATURE}encoding x\n\nsubject\n\ngpgsig not a header\n");
+        let text =
+            format!("{TREE}{PARENT}{WHO}{SIGNATURE}encoding x\n\nsubject\n\ngpgsig not a header\n");
         let commit = read(text.as_bytes()).unwrap();
         assert_eq!(commit.payload, text.replace(SIGNATURE, "").into_bytes());
         let signature = "-----BEGIN SSH SIGNATURE-----\nAAAA\n-----END SSH SIGNATURE-----\n";
@@ -117,7 +137,12 @@ mod tests {
         ] {
             assert!(read(text.as_bytes()).is_err(), "{text:?}");
         }
-        assert!(read(format!("{TREE}{WHO}\nx").as_bytes()).unwrap().signature.is_none());
+        assert!(
+            read(format!("{TREE}{WHO}\nx").as_bytes())
+                .unwrap()
+                .signature
+                .is_none()
+        );
     }
 
     /// A signature in the middle of another header's value would be cut from the payload of one reader only.
@@ -125,6 +150,9 @@ mod tests {
     fn a_signature_inside_another_header_is_that_headers_text() {
         let text = format!("{TREE}{WHO}mergetag object x\n gpgsig -----BEGIN\n y\n\nz");
         let commit = read(text.as_bytes()).unwrap();
-        assert_eq!((commit.signature, commit.payload), (None, text.into_bytes()));
+        assert_eq!(
+            (commit.signature, commit.payload),
+            (None, text.into_bytes())
+        );
     }
 }

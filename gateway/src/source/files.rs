@@ -29,10 +29,16 @@ pub struct FileError {
 
 /// Checks a file and reads it.
 pub fn read(path: &Path, holds: Holds) -> Result<Vec<u8>, FileError> {
-    let fail = |why: String| FileError { path: path.display().to_string(), why };
+    let fail = |why: String| FileError {
+        path: path.display().to_string(),
+        why,
+    };
     let open = || -> io::Result<_> {
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(flags)
+            .open(path)?;
         let found = file.metadata()?;
         Ok((file, found))
     };
@@ -40,11 +46,19 @@ pub fn read(path: &Path, holds: Holds) -> Result<Vec<u8>, FileError> {
     let own = found.uid() == 0 || found.uid() == rustix::process::geteuid().as_raw();
     let forbidden = if holds == Holds::Secret { 0o077 } else { 0o022 };
     if !found.is_file() || !own || found.mode() & forbidden != 0 {
-        let need = if holds == Holds::Secret { "readable by it alone" } else { "writable by it alone" };
-        return Err(fail(format!("is not believed: it must be a regular file of root, {need}")));
+        let need = if holds == Holds::Secret {
+            "readable by it alone"
+        } else {
+            "writable by it alone"
+        };
+        return Err(fail(format!(
+            "is not believed: it must be a regular file of root, {need}"
+        )));
     }
     let mut bytes = Vec::new();
-    file.take(MOST).read_to_end(&mut bytes).map_err(|e| fail(e.to_string()))?;
+    file.take(MOST)
+        .read_to_end(&mut bytes)
+        .map_err(|e| fail(e.to_string()))?;
     Ok(bytes)
 }
 
@@ -59,9 +73,22 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         write(&path, "x").unwrap();
-        for (mode, trust, secret) in [(0o600, true, true), (0o644, true, false), (0o640, true, false), (0o664, false, false), (0o602, false, false)] {
+        for (mode, trust, secret) in [
+            (0o600, true, true),
+            (0o644, true, false),
+            (0o640, true, false),
+            (0o664, false, false),
+            (0o602, false, false),
+        ] {
             set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-            assert_eq!((read(&path, Holds::Trust).is_ok(), read(&path, Holds::Secret).is_ok()), (trust, secret), "{mode:o}");
+            assert_eq!(
+                (
+                    read(&path, Holds::Trust).is_ok(),
+                    read(&path, Holds::Secret).is_ok()
+                ),
+                (trust, secret),
+                "{mode:o}"
+            );
         }
         let link = dir.path().join("link");
         symlink(&path, &link).unwrap();

@@ -85,7 +85,9 @@ impl Refusal {
 
     fn mistakes(&self) -> Vec<String> {
         match self {
-            Self::Load(LoadError::Mistakes(found)) => found.iter().map(ToString::to_string).collect(),
+            Self::Load(LoadError::Mistakes(found)) => {
+                found.iter().map(ToString::to_string).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -146,8 +148,18 @@ impl Source {
                 }
             }
         }
-        let inner = Mutex::new(Inner { kept, problem, checked_ms: None });
-        Self { slot, folder, inner, turn: tokio::sync::Mutex::default(), looks: AtomicU64::new(0) }
+        let inner = Mutex::new(Inner {
+            kept,
+            problem,
+            checked_ms: None,
+        });
+        Self {
+            slot,
+            folder,
+            inner,
+            turn: tokio::sync::Mutex::default(),
+            looks: AtomicU64::new(0),
+        }
     }
 
     /// Its configuration.
@@ -197,34 +209,55 @@ impl Source {
                     mistakes: refusal.mistakes(),
                 };
                 let known = inner.problem.as_ref();
-                let same = known.is_some_and(|k| (&k.commit, &k.message) == (&problem.commit, &problem.message));
+                let same = known.is_some_and(|k| {
+                    (&k.commit, &k.message) == (&problem.commit, &problem.message)
+                });
                 if let (true, Some(known)) = (same, known) {
                     problem.since_ms = known.since_ms;
                 }
                 inner.problem = Some(problem.clone());
-                if same { Looked::Unchanged } else { Looked::Refused(problem) }
+                if same {
+                    Looked::Unchanged
+                } else {
+                    Looked::Refused(problem)
+                }
             }
         }
     }
 
-    async fn look(&self, accept: Option<&Oid>, seen: &mut Option<Oid>) -> Result<Option<Arc<Catalogue>>, Refusal> {
+    async fn look(
+        &self,
+        accept: Option<&Oid>,
+        seen: &mut Option<Oid>,
+    ) -> Result<Option<Arc<Catalogue>>, Refusal> {
         let config = self.config();
         let mirror = self.mirror()?;
         let tip = mirror.fetch(&config.remote, &config.branch).await?;
         *seen = Some(tip.clone());
-        let good = self.inner().kept.good.as_ref().map(|good| good.commit.clone());
+        let good = self
+            .inner()
+            .kept
+            .good
+            .as_ref()
+            .map(|good| good.commit.clone());
         if good.as_ref() == Some(&tip) {
             return Ok(None);
         }
         let mut objects = Objects::open(mirror.git(), config.limits.time)?;
-        let judged = self.judge(&mirror, &mut objects, good.as_ref(), &tip, accept).await;
+        let judged = self
+            .judge(&mirror, &mut objects, good.as_ref(), &tip, accept)
+            .await;
         objects.close().await;
         let (signer, documents) = judged?;
         let (owned, commit, checked) = (config.clone(), tip.clone(), documents.clone());
         let work = move || Catalogue::check(&owned, &commit, checked);
         let catalogue = match tokio::task::spawn_blocking(work).await {
             Ok(checked) => Arc::new(checked.map_err(LoadError::Mistakes)?),
-            Err(_) => return Err(Refusal::Keep(std::io::Error::other("checking the files failed"))),
+            Err(_) => {
+                return Err(Refusal::Keep(std::io::Error::other(
+                    "checking the files failed",
+                )));
+            }
         };
         let mut kept = self.inner().kept.clone();
         kept.accept(Good::new(tip.clone(), now_ms(), signer, &documents));
@@ -239,7 +272,11 @@ impl Source {
     pub fn mirror(&self) -> Result<Mirror, FileError> {
         let config = self.config();
         let access = &config.access;
-        for (path, holds) in [(&access.ssh_key, Holds::Secret), (&access.known_hosts, Holds::Trust), (&access.ca, Holds::Trust)] {
+        for (path, holds) in [
+            (&access.ssh_key, Holds::Secret),
+            (&access.known_hosts, Holds::Trust),
+            (&access.ca, Holds::Trust),
+        ] {
             if let Some(path) = path {
                 files::read(path, holds)?;
             }
@@ -247,9 +284,18 @@ impl Source {
         if let Some(keyring) = config.signatures.as_ref().and_then(|s| s.openpgp.as_ref()) {
             files::read(keyring, Holds::Trust)?;
         }
-        let token = access.token.as_ref().map(|path| files::read(path, Holds::Secret)).transpose()?;
+        let token = access
+            .token
+            .as_ref()
+            .map(|path| files::read(path, Holds::Secret))
+            .transpose()?;
         let token = token.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
-        let git = Git::new(config, &self.folder.mirror(), &self.folder.home(), token.as_deref());
+        let git = Git::new(
+            config,
+            &self.folder.mirror(),
+            &self.folder.home(),
+            token.as_deref(),
+        );
         Ok(Mirror::new(git, self.folder.mirror(), config.limits.fetch))
     }
 
@@ -272,7 +318,8 @@ impl Source {
             signer = Some(self.signed(&commit, tip, signers).await?);
             for oid in self.between(mirror, good, tip).await? {
                 let bytes = objects.read(&oid, "commit", COMMIT).await?;
-                let commit = commit::read(&bytes).map_err(|e| Refusal::Malformed(oid.clone(), e))?;
+                let commit =
+                    commit::read(&bytes).map_err(|e| Refusal::Malformed(oid.clone(), e))?;
                 self.signed(&commit, &oid, signers).await?;
             }
         }
@@ -280,14 +327,26 @@ impl Source {
         Ok((signer, documents))
     }
 
-    async fn signed(&self, commit: &commit::Commit, oid: &Oid, signers: &Signatures) -> Result<Signer, Refusal> {
+    async fn signed(
+        &self,
+        commit: &commit::Commit,
+        oid: &Oid,
+        signers: &Signatures,
+    ) -> Result<Signer, Refusal> {
         let judged = signature::judge(commit, signers, now(), &self.folder.scratch()).await;
         judged.map_err(|e| Refusal::Signature(oid.clone(), e))
     }
 
     /// Commits that come in with the tip, itself aside.
-    async fn between(&self, mirror: &Mirror, good: Option<&Oid>, tip: &Oid) -> Result<Vec<Oid>, Refusal> {
-        let Some(good) = good else { return Ok(Vec::new()) };
+    async fn between(
+        &self,
+        mirror: &Mirror,
+        good: Option<&Oid>,
+        tip: &Oid,
+    ) -> Result<Vec<Oid>, Refusal> {
+        let Some(good) = good else {
+            return Ok(Vec::new());
+        };
         // Not in the mirror any more: there is nothing to compare with.
         if !mirror.is_ancestor(good, good).await? {
             return Ok(Vec::new());
@@ -298,19 +357,39 @@ impl Source {
     }
 
     /// Notices a branch that did not simply grow.
-    async fn history(&self, mirror: &Mirror, good: &Oid, tip: &Oid, accepted: bool) -> Result<(), Refusal> {
+    async fn history(
+        &self,
+        mirror: &Mirror,
+        good: &Oid,
+        tip: &Oid,
+        accepted: bool,
+    ) -> Result<(), Refusal> {
         if mirror.is_ancestor(good, tip).await? {
             return Ok(());
         }
         let known = self.inner().kept.history.contains(tip);
-        let manner = if known || mirror.is_ancestor(tip, good).await? { Manner::SetBack } else { Manner::Rewritten };
+        let manner = if known || mirror.is_ancestor(tip, good).await? {
+            Manner::SetBack
+        } else {
+            Manner::Rewritten
+        };
         let followed = accepted || self.config().rewrites == Rewrites::Follow;
         let (from, to) = (good.clone(), tip.clone());
         tracing::warn!(source = %self.config().name, %from, %to, followed, "{}", manner.words());
         let mut inner = self.inner();
-        inner.kept.moved(Move { at_ms: now_ms(), from: from.clone(), to: to.clone(), manner, followed });
+        inner.kept.moved(Move {
+            at_ms: now_ms(),
+            from: from.clone(),
+            to: to.clone(),
+            manner,
+            followed,
+        });
         self.folder.save(&inner.kept)?;
-        if followed { Ok(()) } else { Err(Refusal::Moved { manner, from, to }) }
+        if followed {
+            Ok(())
+        } else {
+            Err(Refusal::Moved { manner, from, to })
+        }
     }
 
     /// As people see it.
@@ -319,7 +398,10 @@ impl Source {
         let inner = self.inner();
         let good = inner.kept.good.as_ref();
         let policies = catalogue.iter().flat_map(|catalogue| {
-            catalogue.list().map(|(policy, file)| PolicyName { policy: policy.to_owned(), file: file.to_owned() })
+            catalogue.list().map(|(policy, file)| PolicyName {
+                policy: policy.to_owned(),
+                file: file.to_owned(),
+            })
         });
         SourceView {
             name: config.name.clone(),
@@ -340,8 +422,12 @@ impl Source {
 
 fn is_stale(config: &SourceConfig, inner: &Inner, now_ms: i64) -> bool {
     let poll = i64::try_from(config.poll.as_millis()).unwrap_or(i64::MAX);
-    let since = inner.checked_ms.or(inner.kept.good.as_ref().map(|good| good.loaded_ms));
-    since.is_some_and(|since| now_ms.saturating_sub(since) > poll.saturating_mul(STALE_LOOKS).max(STALE_MS))
+    let since = inner
+        .checked_ms
+        .or(inner.kept.good.as_ref().map(|good| good.loaded_ms));
+    since.is_some_and(|since| {
+        now_ms.saturating_sub(since) > poll.saturating_mul(STALE_LOOKS).max(STALE_MS)
+    })
 }
 
 /// What was kept, checked again: under today's grammar, and under today's list of signers.
@@ -352,8 +438,13 @@ fn usable(config: &SourceConfig, good: &Good) -> Result<Catalogue, String> {
             return Err("it is not signed by anybody who is listed now".to_owned());
         }
     }
-    Catalogue::check(config, &good.commit, good.documents())
-        .map_err(|found| found.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    Catalogue::check(config, &good.commit, good.documents()).map_err(|found| {
+        found
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("; ")
+    })
 }
 
 #[cfg(test)]
@@ -362,18 +453,33 @@ mod tests {
 
     fn config() -> SourceConfig {
         let text = "gateway:\n  sources:\n    a: { remote: /srv/a, poll: 120 }\n";
-        crate::config::GatewayConfig::parse("c.yml", text).unwrap().sources.remove(0)
+        crate::config::GatewayConfig::parse("c.yml", text)
+            .unwrap()
+            .sources
+            .remove(0)
     }
 
     /// GIT-13
     #[test]
     fn what_was_not_confirmed_for_long_is_stale() {
-        let mut inner = Inner { kept: Kept::fresh(String::new()), problem: None, checked_ms: Some(1_000) };
+        let mut inner = Inner {
+            kept: Kept::fresh(String::new()),
+            problem: None,
+            checked_ms: Some(1_000),
+        };
         let limit = 1_000 + 120_000 * STALE_LOOKS;
         assert!(!is_stale(&config(), &inner, limit) && is_stale(&config(), &inner, limit + 1));
         inner.checked_ms = None;
-        assert!(!is_stale(&config(), &inner, limit), "nothing was loaded, so nothing is outdated");
-        let good = Good::new(Oid::from_bytes(&[1; 20]).unwrap(), 1_000, None, &load::Documents::default());
+        assert!(
+            !is_stale(&config(), &inner, limit),
+            "nothing was loaded, so nothing is outdated"
+        );
+        let good = Good::new(
+            Oid::from_bytes(&[1; 20]).unwrap(),
+            1_000,
+            None,
+            &load::Documents::default(),
+        );
         inner.kept.good = Some(good);
         assert!(is_stale(&config(), &inner, limit + 1));
     }

@@ -65,8 +65,10 @@ const FIXED: [(&str, &str); 32] = [
 impl Git {
     /// For one source; `directory` is its bare repository, `home` an empty folder of the gateway's.
     pub fn new(config: &SourceConfig, directory: &Path, home: &Path, token: Option<&str>) -> Self {
-        let mut settings: Vec<(String, String)> =
-            FIXED.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let mut settings: Vec<(String, String)> = FIXED
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect();
         let mut set = |key: &str, value: String| settings.push((key.to_owned(), value));
         let time = config.limits.time.as_secs().max(1);
         set("http.lowSpeedLimit", "1000".to_owned());
@@ -82,7 +84,10 @@ impl Git {
         }
         if let Some(token) = token {
             // Only to this remote; redirects are not followed.
-            set(&format!("http.{}.extraHeader", config.remote.as_str()), authorization(token));
+            set(
+                &format!("http.{}.extraHeader", config.remote.as_str()),
+                authorization(token),
+            );
         }
         let mut environment = environment(home, &config.access);
         environment.push(("GIT_CONFIG_COUNT".into(), settings.len().to_string().into()));
@@ -90,9 +95,17 @@ impl Git {
             environment.push((format!("GIT_CONFIG_KEY_{number}").into(), key.into()));
             environment.push((format!("GIT_CONFIG_VALUE_{number}").into(), value.into()));
         }
-        let limits = Limits { file: config.limits.fetch, memory: MEMORY, time: config.limits.time };
+        let limits = Limits {
+            file: config.limits.fetch,
+            memory: MEMORY,
+            time: config.limits.time,
+        };
         Self {
-            program: Program { name: "git", environment, limits },
+            program: Program {
+                name: "git",
+                environment,
+                limits,
+            },
             directory: format!("--git-dir={}", directory.display()),
         }
     }
@@ -108,18 +121,38 @@ impl Git {
     /// Makes the repository.
     pub async fn init(&self) -> Result<(), ProgramError> {
         // An empty template: no hooks, no description, nothing of the distribution's.
-        self.run(&["init", "--quiet", "--bare", "--template=", "--object-format=sha1"], b"", LITTLE).await?.good().map(drop)
+        self.run(
+            &[
+                "init",
+                "--quiet",
+                "--bare",
+                "--template=",
+                "--object-format=sha1",
+            ],
+            b"",
+            LITTLE,
+        )
+        .await?
+        .good()
+        .map(drop)
     }
 
     /// Runs a command to its end.
-    pub async fn run(&self, arguments: &[&str], input: &[u8], most: u64) -> Result<Printed, ProgramError> {
+    pub async fn run(
+        &self,
+        arguments: &[&str],
+        input: &[u8],
+        most: u64,
+    ) -> Result<Printed, ProgramError> {
         self.program.run(&self.whole(arguments), input, most).await
     }
 
     /// Runs a command to its end and takes one line that it prints.
     pub async fn line(&self, arguments: &[&str], input: &[u8]) -> Result<String, ProgramError> {
         let out = self.run(arguments, input, LITTLE).await?.good()?;
-        Ok(String::from_utf8_lossy(&out).trim_end_matches('\n').to_owned())
+        Ok(String::from_utf8_lossy(&out)
+            .trim_end_matches('\n')
+            .to_owned())
     }
 
     /// Starts a command that is then spoken to.
@@ -128,7 +161,12 @@ impl Git {
     }
 
     fn whole<'a>(&'a self, arguments: &[&'a str]) -> Vec<&'a str> {
-        let mut whole = vec!["--no-pager", "--no-optional-locks", "--no-replace-objects", self.directory.as_str()];
+        let mut whole = vec![
+            "--no-pager",
+            "--no-optional-locks",
+            "--no-replace-objects",
+            self.directory.as_str(),
+        ];
         whole.extend_from_slice(arguments);
         whole
     }
@@ -147,7 +185,10 @@ fn environment(home: &Path, access: &Access) -> Vec<(OsString, OsString)> {
         ("GIT_OPTIONAL_LOCKS", "0"),
         ("GIT_SSH_VARIANT", "ssh"),
     ];
-    let mut all: Vec<(OsString, OsString)> = fixed.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+    let mut all: Vec<(OsString, OsString)> = fixed
+        .iter()
+        .map(|(k, v)| ((*k).into(), (*v).into()))
+        .collect();
     all.push(("HOME".into(), home.into()));
     all.push(("XDG_CONFIG_HOME".into(), home.into()));
     all.push(("GIT_SSH_COMMAND".into(), ssh(access).into()));
@@ -156,7 +197,10 @@ fn environment(home: &Path, access: &Access) -> Vec<(OsString, OsString)> {
 
 /// The command that git hands to a shell; paths in it were checked to be plain ([`super::config`]).
 fn ssh(access: &Access) -> String {
-    let file = |path: &Option<PathBuf>| path.as_ref().map_or_else(|| "/dev/null".to_owned(), |p| p.display().to_string());
+    let file = |path: &Option<PathBuf>| {
+        path.as_ref()
+            .map_or_else(|| "/dev/null".to_owned(), |p| p.display().to_string())
+    };
     let options = [
         "BatchMode=yes",
         "StrictHostKeyChecking=yes",
@@ -182,10 +226,17 @@ fn ssh(access: &Access) -> String {
     for option in options {
         command = format!("{command} -o {option}");
     }
-    format!("{command} -o UserKnownHostsFile={} -i {}", file(&access.known_hosts), file(&access.ssh_key))
+    format!(
+        "{command} -o UserKnownHostsFile={} -i {}",
+        file(&access.known_hosts),
+        file(&access.ssh_key)
+    )
 }
 
 fn authorization(token: &str) -> String {
     use base64::Engine as _;
-    format!("Authorization: Basic {}", base64::engine::general_purpose::STANDARD.encode(token))
+    format!(
+        "Authorization: Basic {}",
+        base64::engine::general_purpose::STANDARD.encode(token)
+    )
 }

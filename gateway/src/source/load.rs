@@ -78,11 +78,19 @@ pub enum LoadError {
 
 impl Catalogue {
     /// Checks documents.
-    pub fn check(config: &SourceConfig, commit: &Oid, documents: Documents) -> Result<Self, Vec<Mistake>> {
+    pub fn check(
+        config: &SourceConfig,
+        commit: &Oid,
+        documents: Documents,
+    ) -> Result<Self, Vec<Mistake>> {
         let stamp: Arc<str> = commit.as_str().into();
         let mut mistakes = Vec::new();
-        let mut catalogue =
-            Self { commit: commit.clone(), policies: BTreeMap::new(), names: BTreeMap::new(), floors: BTreeMap::new() };
+        let mut catalogue = Self {
+            commit: commit.clone(),
+            policies: BTreeMap::new(),
+            names: BTreeMap::new(),
+            floors: BTreeMap::new(),
+        };
         for document in documents.floors {
             match floor(config, &document, &stamp) {
                 Ok((workspace, layer)) => drop(catalogue.floors.insert(workspace, layer)),
@@ -95,16 +103,32 @@ impl Catalogue {
                 Err(found) => mistakes.extend(found),
             }
         }
-        if mistakes.is_empty() { Ok(catalogue) } else { Err(stamped(mistakes, &stamp)) }
+        if mistakes.is_empty() {
+            Ok(catalogue)
+        } else {
+            Err(stamped(mistakes, &stamp))
+        }
     }
 
     fn insert(&mut self, document: Document, policy: Policy) -> Option<Mistake> {
-        let before = self.names.insert(policy.name.clone(), document.file.clone());
+        let before = self
+            .names
+            .insert(policy.name.clone(), document.file.clone());
         let twin = before.map(|other| {
             let message = format!("another policy has the name {:?}: {other}", policy.name);
-            mistake(&document.file, message, "give each policy a name of its own")
+            mistake(
+                &document.file,
+                message,
+                "give each policy a name of its own",
+            )
         });
-        self.policies.insert(document.file.clone(), Entry { document, policy: Arc::new(policy) });
+        self.policies.insert(
+            document.file.clone(),
+            Entry {
+                document,
+                policy: Arc::new(policy),
+            },
+        );
         twin
     }
 
@@ -121,20 +145,36 @@ impl Catalogue {
 
     /// Names and paths of all policies.
     pub fn list(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.names.iter().map(|(name, path)| (name.as_str(), path.as_str()))
+        self.names
+            .iter()
+            .map(|(name, path)| (name.as_str(), path.as_str()))
     }
 
     /// Whether the floors say the same.
     pub fn same_floors(&self, other: &Self) -> bool {
-        let hashes = |of: &Self| -> Vec<_> { of.floors.iter().map(|(k, v)| (k.clone(), v.policy().hash)).collect() };
+        let hashes = |of: &Self| -> Vec<_> {
+            of.floors
+                .iter()
+                .map(|(k, v)| (k.clone(), v.policy().hash))
+                .collect()
+        };
         hashes(self) == hashes(other)
     }
 }
 
 fn mistake(file: &str, message: impl Into<String>, hint: &str) -> Mistake {
-    let at = Place { file: file.into(), line: 1, column: 1, commit: None };
+    let at = Place {
+        file: file.into(),
+        line: 1,
+        column: 1,
+        commit: None,
+    };
     let hint = (!hint.is_empty()).then(|| hint.to_owned());
-    Mistake { at, message: message.into(), hint }
+    Mistake {
+        at,
+        message: message.into(),
+        hint,
+    }
 }
 
 fn stamped(mut mistakes: Vec<Mistake>, commit: &Arc<str>) -> Vec<Mistake> {
@@ -146,35 +186,63 @@ fn stamped(mut mistakes: Vec<Mistake>, commit: &Arc<str>) -> Vec<Mistake> {
 }
 
 fn parse(document: &Document, stamp: &Arc<str>) -> Result<Policy, Vec<Mistake>> {
-    if document.text.starts_with("version https://git-lfs.github.com/") {
+    if document
+        .text
+        .starts_with("version https://git-lfs.github.com/")
+    {
         let message = "this is a pointer of Git LFS, not a policy";
-        return Err(vec![mistake(&document.file, message, "keep policies out of LFS")]);
+        return Err(vec![mistake(
+            &document.file,
+            message,
+            "keep policies out of LFS",
+        )]);
     }
     let mut policy = document::parse(&document.file, &document.text, None)?;
     policy.stamp(stamp);
     Ok(policy)
 }
 
-fn floor(config: &SourceConfig, document: &Document, stamp: &Arc<str>) -> Result<(String, Layer), Vec<Mistake>> {
+fn floor(
+    config: &SourceConfig,
+    document: &Document,
+    stamp: &Arc<str>,
+) -> Result<(String, Layer), Vec<Mistake>> {
     let policy = parse(document, stamp)?;
     let wrong = |message: &str, hint: &str| Err(vec![mistake(&document.file, message, hint)]);
     let name = document.file.rsplit('/').next().unwrap_or_default();
     let workspace = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     if workspace.parse::<NetworkId>().is_err() {
-        return wrong("no workspace can have this name", "a floor's file is called WORKSPACE.yml");
+        return wrong(
+            "no workspace can have this name",
+            "a floor's file is called WORKSPACE.yml",
+        );
     }
     if !config.serves(workspace) {
-        return wrong("this source may not speak for that workspace", "see `workspaces` of the source's configuration");
+        return wrong(
+            "this source may not speak for that workspace",
+            "see `workspaces` of the source's configuration",
+        );
     }
     if let Some((what, at)) = policy.unenforced.first() {
         let message = format!("a floor asks for what is not enforced yet: {what}");
-        return Err(vec![Mistake { at: at.clone(), message, hint: None }]);
+        return Err(vec![Mistake {
+            at: at.clone(),
+            message,
+            hint: None,
+        }]);
     }
     if let Some(at) = &policy.needs_packages {
         let message = "a floor has no image, so it cannot use the set `packages`".to_owned();
-        return Err(vec![Mistake { at: at.clone(), message, hint: None }]);
+        return Err(vec![Mistake {
+            at: at.clone(),
+            message,
+            hint: None,
+        }]);
     }
-    Ok((workspace.to_owned(), Layer::new(LayerKind::Workspace, Arc::new(policy))))
+    Ok((
+        workspace.to_owned(),
+        Layer::new(LayerKind::Workspace, Arc::new(policy)),
+    ))
 }
 
 /// What is still read of a commit.
@@ -188,8 +256,20 @@ struct Walk<'a> {
 }
 
 /// Reads the documents of a commit's tree.
-pub async fn read(objects: &mut Objects, config: &SourceConfig, commit: &Oid, root: &Oid) -> Result<Documents, LoadError> {
-    let mut walk = Walk { objects, config, files: 0, bytes: 0, mistakes: Vec::new(), commit: commit.as_str().into() };
+pub async fn read(
+    objects: &mut Objects,
+    config: &SourceConfig,
+    commit: &Oid,
+    root: &Oid,
+) -> Result<Documents, LoadError> {
+    let mut walk = Walk {
+        objects,
+        config,
+        files: 0,
+        bytes: 0,
+        mistakes: Vec::new(),
+        commit: commit.as_str().into(),
+    };
     let mut documents = Documents::default();
     documents.policies = walk.folder(root, &config.folder).await?;
     if let Some(floors) = &config.floors {
@@ -197,9 +277,17 @@ pub async fn read(objects: &mut Objects, config: &SourceConfig, commit: &Oid, ro
     }
     if documents.policies.is_empty() && walk.mistakes.is_empty() {
         let message = "no policy is left below this folder; deleting all policies is not a policy";
-        walk.mistakes.push(mistake(config.folder.as_str(), message, "see `folder` of the source's configuration"));
+        walk.mistakes.push(mistake(
+            config.folder.as_str(),
+            message,
+            "see `folder` of the source's configuration",
+        ));
     }
-    if walk.mistakes.is_empty() { Ok(documents) } else { Err(LoadError::Mistakes(stamped(walk.mistakes, &walk.commit))) }
+    if walk.mistakes.is_empty() {
+        Ok(documents)
+    } else {
+        Err(LoadError::Mistakes(stamped(walk.mistakes, &walk.commit)))
+    }
 }
 
 impl Walk<'_> {
@@ -239,11 +327,19 @@ impl Walk<'_> {
                 let file = format!("{path}/{}", item.name);
                 self.files += 1;
                 if self.files > self.config.limits.files {
-                    self.wrong(&path, format!("there are more than {} files and folders", self.config.limits.files));
+                    self.wrong(
+                        &path,
+                        format!(
+                            "there are more than {} files and folders",
+                            self.config.limits.files
+                        ),
+                    );
                     return Ok(documents);
                 }
                 match (item.kind, tree::is_policy(&item.name)) {
-                    (Kind::Folder, _) if depth >= DEEPEST => self.wrong(&file, format!("a folder is deeper than {DEEPEST}")),
+                    (Kind::Folder, _) if depth >= DEEPEST => {
+                        self.wrong(&file, format!("a folder is deeper than {DEEPEST}"))
+                    }
                     (Kind::Folder, _) => folders.push((file, item.oid, depth + 1)),
                     (Kind::File, Err(why)) => self.wrong(&file, why),
                     (Kind::File, Ok(false)) => {}
@@ -257,12 +353,20 @@ impl Walk<'_> {
 
     async fn file(&mut self, file: String, oid: &Oid) -> Result<Option<Document>, LoadError> {
         let left = self.config.limits.total.saturating_sub(self.bytes);
-        let bytes = match self.objects.read(oid, "blob", self.config.limits.file.min(left)).await {
+        let bytes = match self
+            .objects
+            .read(oid, "blob", self.config.limits.file.min(left))
+            .await
+        {
             // The conversation ends here: what the object holds is not read to find its end.
             Err(ObjectError::TooLarge { size, most, .. }) => {
-                let message = format!("it has {size} bytes, and {most} are the most that may be read here");
+                let message =
+                    format!("it has {size} bytes, and {most} are the most that may be read here");
                 let found = std::mem::take(&mut self.mistakes);
-                let all = found.into_iter().chain([mistake(&file, message, "")]).collect();
+                let all = found
+                    .into_iter()
+                    .chain([mistake(&file, message, "")])
+                    .collect();
                 return Err(LoadError::Mistakes(stamped(all, &self.commit)));
             }
             read => read?,
@@ -272,7 +376,11 @@ impl Walk<'_> {
         match String::from_utf8(bytes) {
             Ok(text) => Ok(Some(Document { file, text })),
             Err(error) => {
-                self.mistakes.extend(document::parse_bytes(&file, error.as_bytes(), None).err().unwrap_or_default());
+                self.mistakes.extend(
+                    document::parse_bytes(&file, error.as_bytes(), None)
+                        .err()
+                        .unwrap_or_default(),
+                );
                 Ok(None)
             }
         }

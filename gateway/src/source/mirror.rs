@@ -54,7 +54,11 @@ pub struct Mirror {
 impl Mirror {
     /// In this folder; `most` bytes are the most that one fetch may bring.
     pub fn new(git: Git, directory: PathBuf, most: u64) -> Self {
-        Self { git, directory, most }
+        Self {
+            git,
+            directory,
+            most,
+        }
     }
 
     /// Git on the mirror.
@@ -67,23 +71,41 @@ impl Mirror {
     }
 
     fn files<'a>(&'a self) -> impl Fn(io::Error) -> MirrorError + 'a {
-        |source| MirrorError::Files { path: self.directory.clone(), source }
+        |source| MirrorError::Files {
+            path: self.directory.clone(),
+            source,
+        }
     }
 
     /// Fetches the branch; the commit that it points to. The mirror is made afresh if it is damaged or too large.
     pub async fn fetch(&self, remote: &Remote, branch: &Branch) -> Result<Oid, MirrorError> {
-        if self.marker().exists() || !self.directory.join("HEAD").is_file() || self.size() > self.most.saturating_mul(GROWTH) {
+        if self.marker().exists()
+            || !self.directory.join("HEAD").is_file()
+            || self.size() > self.most.saturating_mul(GROWTH)
+        {
             self.discard()?;
         }
         fs::write(self.marker(), "").map_err(self.files())?;
         if !self.directory.exists() {
-            fs::DirBuilder::new().mode(0o700).create(&self.directory).map_err(self.files())?;
+            fs::DirBuilder::new()
+                .mode(0o700)
+                .create(&self.directory)
+                .map_err(self.files())?;
             self.git.init().await?;
         }
         let refspec = format!("+{}:{INCOMING}", branch.reference());
         let arguments = [
-            "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-maintenance",
-            "--no-show-forced-updates", "--refmap=", "--end-of-options", remote.as_str(), &refspec,
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-recurse-submodules",
+            "--no-write-fetch-head",
+            "--no-auto-maintenance",
+            "--no-show-forced-updates",
+            "--refmap=",
+            "--end-of-options",
+            remote.as_str(),
+            &refspec,
         ];
         let printed = self.git.run(&arguments, b"", LITTLE).await?;
         if printed.code.is_none() {
@@ -97,7 +119,13 @@ impl Mirror {
 
     async fn named(&self, reference: &str) -> Result<Option<Oid>, MirrorError> {
         let format = "--format=%(objectname)";
-        let text = self.git.line(&["for-each-ref", format, "--end-of-options", reference], b"").await?;
+        let text = self
+            .git
+            .line(
+                &["for-each-ref", format, "--end-of-options", reference],
+                b"",
+            )
+            .await?;
         Ok(text.parse().ok())
     }
 
@@ -117,11 +145,30 @@ impl Mirror {
 
     /// Whether `older` is `newer` or one of its ancestors. A commit that the mirror does not have is nobody's ancestor.
     pub async fn is_ancestor(&self, older: &Oid, newer: &Oid) -> Result<bool, MirrorError> {
-        let there = self.git.run(&["cat-file", "-e", &format!("{older}^{{commit}}")], b"", LITTLE).await?;
+        let there = self
+            .git
+            .run(
+                &["cat-file", "-e", &format!("{older}^{{commit}}")],
+                b"",
+                LITTLE,
+            )
+            .await?;
         if there.code != Some(0) {
             return Ok(false);
         }
-        let printed = self.git.run(&["merge-base", "--is-ancestor", older.as_str(), newer.as_str()], b"", LITTLE).await?;
+        let printed = self
+            .git
+            .run(
+                &[
+                    "merge-base",
+                    "--is-ancestor",
+                    older.as_str(),
+                    newer.as_str(),
+                ],
+                b"",
+                LITTLE,
+            )
+            .await?;
         match printed.code {
             Some(0) => Ok(true),
             Some(1) => Ok(false),
@@ -130,24 +177,49 @@ impl Mirror {
     }
 
     /// Every commit that is reachable from `tip` and not from `good`, on all paths; at most so many.
-    pub async fn new_commits(&self, good: &Oid, tip: &Oid, most: usize) -> Result<Vec<Oid>, MirrorError> {
+    pub async fn new_commits(
+        &self,
+        good: &Oid,
+        tip: &Oid,
+        most: usize,
+    ) -> Result<Vec<Oid>, MirrorError> {
         let count = format!("--max-count={}", most + 1);
         let input = format!("{tip}\n^{good}\n");
-        let out = self.git.run(&["rev-list", &count, "--stdin"], input.as_bytes(), LITTLE).await?.good()?;
-        let all: Vec<Oid> = String::from_utf8_lossy(&out).lines().filter_map(|line| line.parse().ok()).collect();
-        if all.len() > most { Err(MirrorError::TooMany(most)) } else { Ok(all) }
+        let out = self
+            .git
+            .run(&["rev-list", &count, "--stdin"], input.as_bytes(), LITTLE)
+            .await?
+            .good()?;
+        let all: Vec<Oid> = String::from_utf8_lossy(&out)
+            .lines()
+            .filter_map(|line| line.parse().ok())
+            .collect();
+        if all.len() > most {
+            Err(MirrorError::TooMany(most))
+        } else {
+            Ok(all)
+        }
     }
 
     /// Keeps a commit: later ones are compared with it.
     pub async fn keep(&self, oid: &Oid) -> Result<(), MirrorError> {
-        self.git.run(&["update-ref", "--no-deref", GOOD, oid.as_str()], b"", LITTLE).await?.good()?;
+        self.git
+            .run(
+                &["update-ref", "--no-deref", GOOD, oid.as_str()],
+                b"",
+                LITTLE,
+            )
+            .await?
+            .good()?;
         Ok(())
     }
 }
 
 /// Bytes below a folder of git's, which is never deeper.
 fn size(folder: &Path, depth: u8) -> u64 {
-    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let Ok(entries) = fs::read_dir(folder) else {
+        return 0;
+    };
     let one = |entry: fs::DirEntry| match entry.metadata() {
         Ok(found) if found.is_dir() && depth > 0 => size(&entry.path(), depth - 1),
         Ok(found) => found.len(),

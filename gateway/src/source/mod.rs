@@ -11,6 +11,7 @@ pub mod commit;
 pub mod config;
 pub mod files;
 mod follow;
+mod following;
 pub mod git;
 pub mod load;
 pub mod mirror;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 
 pub use config::SourceConfig;
 pub use follow::{Looked, Refusal, Source};
+pub use following::Following;
 pub use shelf::Shelf;
 pub use view::SourceView;
 

@@ -56,7 +56,10 @@ impl FromStr for Remote {
             return Err(NameError("a remote is at most 1024 bytes long"));
         }
         // Spaces, quotes, backslashes, control characters, '%' and everything beyond ASCII have no form.
-        if !text.bytes().all(|b| is_plain(b) || matches!(b, b'/' | b':' | b'@' | b'[' | b']' | b'~')) {
+        if !text
+            .bytes()
+            .all(|b| is_plain(b) || matches!(b, b'/' | b':' | b'@' | b'[' | b']' | b'~'))
+        {
             return Err(NameError("a remote has only letters, digits and -._~/:@[]"));
         }
         let transport = if let Some(rest) = text.strip_prefix("https://") {
@@ -69,14 +72,21 @@ impl FromStr for Remote {
             local(text)?;
             Transport::Local
         } else if text.contains("://") {
-            return Err(NameError("a remote is https://, ssh:// or an absolute path"));
+            return Err(NameError(
+                "a remote is https://, ssh:// or an absolute path",
+            ));
         } else if let Some((login, path)) = text.split_once(':') {
             scp(login, path)?;
             Transport::Ssh
         } else {
-            return Err(NameError("a remote is https://, ssh://, user@host:path or an absolute path"));
+            return Err(NameError(
+                "a remote is https://, ssh://, user@host:path or an absolute path",
+            ));
         };
-        Ok(Self { text: text.to_owned(), transport })
+        Ok(Self {
+            text: text.to_owned(),
+            transport,
+        })
     }
 }
 
@@ -93,10 +103,16 @@ fn path(path: &str) -> Result<(), NameError> {
             && part.bytes().all(|b| is_plain(b) || b == b'~')
     };
     let whole = path.strip_suffix('/').unwrap_or(path);
-    if whole.starts_with('/') && whole.len() > 1 && parts.clone().count() > 0 && whole.split('/').skip(1).all(good) {
+    if whole.starts_with('/')
+        && whole.len() > 1
+        && parts.clone().count() > 0
+        && whole.split('/').skip(1).all(good)
+    {
         Ok(())
     } else {
-        Err(NameError("the path of a remote has parts without '..', and none that begins with '-'"))
+        Err(NameError(
+            "the path of a remote has parts without '..', and none that begins with '-'",
+        ))
     }
 }
 
@@ -106,11 +122,17 @@ fn local(text: &str) -> Result<(), NameError> {
 }
 
 fn host_and_port(authority: &str) -> Result<(), NameError> {
-    let wrong = NameError("the host of a remote is a name, an address or [IPv6], with an optional port");
+    let wrong =
+        NameError("the host of a remote is a name, an address or [IPv6], with an optional port");
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (address, rest) = rest.split_once(']').ok_or_else(|| wrong.clone())?;
-        address.parse::<std::net::Ipv6Addr>().map_err(|_| wrong.clone())?;
-        (None, rest.strip_prefix(':').or((!rest.is_empty()).then_some("x")))
+        address
+            .parse::<std::net::Ipv6Addr>()
+            .map_err(|_| wrong.clone())?;
+        (
+            None,
+            rest.strip_prefix(':').or((!rest.is_empty()).then_some("x")),
+        )
     } else {
         match authority.split_once(':') {
             Some((host, port)) => (Some(host), Some(port)),
@@ -122,24 +144,38 @@ fn host_and_port(authority: &str) -> Result<(), NameError> {
             && host.split('.').all(|label| {
                 !label.is_empty()
                     && !label.starts_with('-')
-                    && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+                    && label
+                        .bytes()
+                        .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
             })
     };
-    let port_is_one = port.is_none_or(|p| p.len() <= 5 && p.parse::<u16>().is_ok_and(|n| n > 0) && !p.starts_with('+'));
-    if host.is_none_or(labels) && port_is_one { Ok(()) } else { Err(wrong) }
+    let port_is_one = port.is_none_or(|p| {
+        p.len() <= 5 && p.parse::<u16>().is_ok_and(|n| n > 0) && !p.starts_with('+')
+    });
+    if host.is_none_or(labels) && port_is_one {
+        Ok(())
+    } else {
+        Err(wrong)
+    }
 }
 
 fn https(rest: &str) -> Result<(), NameError> {
-    let (authority, _) = rest.split_once('/').ok_or(NameError("an https remote has a path"))?;
+    let (authority, _) = rest
+        .split_once('/')
+        .ok_or(NameError("an https remote has a path"))?;
     if authority.contains('@') {
-        return Err(NameError("a remote carries no user and no password; name a file under `token`"));
+        return Err(NameError(
+            "a remote carries no user and no password; name a file under `token`",
+        ));
     }
     host_and_port(authority)?;
     path(rest.get(authority.len()..).unwrap_or_default())
 }
 
 fn ssh_url(rest: &str) -> Result<(), NameError> {
-    let (authority, _) = rest.split_once('/').ok_or(NameError("an ssh remote has a path"))?;
+    let (authority, _) = rest
+        .split_once('/')
+        .ok_or(NameError("an ssh remote has a path"))?;
     let host = match authority.split_once('@') {
         Some((login, host)) => {
             user(login)?;
@@ -153,15 +189,25 @@ fn ssh_url(rest: &str) -> Result<(), NameError> {
 
 fn user(login: &str) -> Result<(), NameError> {
     let good = !login.is_empty() && !login.starts_with(['-', '.']) && login.bytes().all(is_plain);
-    if good { Ok(()) } else { Err(NameError("the user of a remote is a plain name, without a password")) }
+    if good {
+        Ok(())
+    } else {
+        Err(NameError(
+            "the user of a remote is a plain name, without a password",
+        ))
+    }
 }
 
 fn scp(login: &str, at: &str) -> Result<(), NameError> {
-    let (who, host) = login.split_once('@').ok_or(NameError("write user@host:path, https://, ssh:// or an absolute path"))?;
+    let (who, host) = login.split_once('@').ok_or(NameError(
+        "write user@host:path, https://, ssh:// or an absolute path",
+    ))?;
     user(who)?;
     host_and_port(host)?;
     if host.contains(':') || host.starts_with('[') {
-        return Err(NameError("write ssh://user@host:port/path where a port or an address is needed"));
+        return Err(NameError(
+            "write ssh://user@host:port/path where a port or an address is needed",
+        ));
     }
     path(&format!("/{}", at.strip_prefix('/').unwrap_or(at)))
 }
@@ -196,14 +242,24 @@ impl FromStr for Branch {
                 && part.bytes().all(is_plain)
         };
         if text.len() > 200 || !text.split('/').all(part) {
-            return Err(NameError("a branch has parts of letters, digits and -._+ between slashes"));
+            return Err(NameError(
+                "a branch has parts of letters, digits and -._+ between slashes",
+            ));
         }
         if matches!(text, "HEAD" | "FETCH_HEAD" | "ORIG_HEAD") || text.starts_with("refs/") {
-            return Err(NameError("a branch is named without `refs/`, and is not HEAD"));
+            return Err(NameError(
+                "a branch is named without `refs/`, and is not HEAD",
+            ));
         }
         // The branches that proposals are written to can never be followed, on any file system.
-        if text.split('/').next().is_some_and(|first| first.eq_ignore_ascii_case("sallyport")) {
-            return Err(NameError("branches below `sallyport/` are for proposals and cannot be followed"));
+        if text
+            .split('/')
+            .next()
+            .is_some_and(|first| first.eq_ignore_ascii_case("sallyport"))
+        {
+            return Err(NameError(
+                "branches below `sallyport/` are for proposals and cannot be followed",
+            ));
         }
         Ok(Self(text.to_owned()))
     }
@@ -229,10 +285,16 @@ impl FromStr for TreePath {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
-        if text.len() <= LONGEST && text.split('/').all(|part| super::tree::odd_name(part.as_bytes()).is_none()) {
+        if text.len() <= LONGEST
+            && text
+                .split('/')
+                .all(|part| super::tree::odd_name(part.as_bytes()).is_none())
+        {
             Ok(Self(text.to_owned()))
         } else {
-            Err(NameError("a path in the repository is relative and has plain names: letters, digits and -._"))
+            Err(NameError(
+                "a path in the repository is relative and has plain names: letters, digits and -._",
+            ))
         }
     }
 }
@@ -250,7 +312,9 @@ impl Oid {
 
     /// From the bytes that a tree holds.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let digits = bytes.iter().fold(String::with_capacity(40), |text, b| text + &format!("{b:02x}"));
+        let digits = bytes.iter().fold(String::with_capacity(40), |text, b| {
+            text + &format!("{b:02x}")
+        });
         digits.parse().ok()
     }
 }
@@ -262,7 +326,9 @@ impl FromStr for Oid {
         if text.len() == 40 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(NameError("an object is named by 40 hexadecimal digits, lower case"))
+            Err(NameError(
+                "an object is named by 40 hexadecimal digits, lower case",
+            ))
         }
     }
 }
@@ -292,7 +358,9 @@ pub fn is_short_name(text: &str) -> bool {
     (1..=40).contains(&text.len())
         && !text.starts_with('-')
         && !text.ends_with('-')
-        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
 #[cfg(test)]
@@ -303,28 +371,83 @@ mod tests {
     #[test]
     fn a_remote_is_never_an_option_a_program_a_password_or_another_protocol() {
         for text in [
-            "--upload-pack=touch /tmp/x", "-u./x", "ext::sh -c touch% /tmp/x", "ext::x", "fd::17", "file:///etc", "file:/etc",
-            "git://example.com/x", "http://example.com/x", "ftp://example.com/x", "rsync://e/x", "ssh://-oProxyCommand=x/y",
-            "ssh://-oProxyCommand/y", "-oProxyCommand=x:y", "ssh://user:pass@example.com/x", "https://user:tok@example.com/x",
-            "https://tok@example.com/x", "https://example.com", "https://example.com/", "https:///x", "ssh://git@/x",
-            "https://example.com/x?y", "https://example.com/x#y", "https://example.com/a/../b", "https://example.com/%2e%2e/b",
-            "https://example.com:0/x", "https://example.com:99999/x", "https://example.com:+1/x", "https://[::1/x", "https://[::1]x/y",
-            "example.com:x", "git@example.com", "-git@example.com:x", "git@-example.com:x", "git@example.com:-x", "git@example.com:../x",
-            "git@example.com:22:x", "relative/x", "./x", "../x", "/", "//", "/a//b", "/a/../b", "/a/./b", "/a b", "/a\nb", "/a\0b", "/-a", "",
-            "https://exämple.com/x", "ssh://git@example.com/a\\b", "https://example.com/a'b", "https://example.com/a$b",
+            "--upload-pack=touch /tmp/x",
+            "-u./x",
+            "ext::sh -c touch% /tmp/x",
+            "ext::x",
+            "fd::17",
+            "file:///etc",
+            "file:/etc",
+            "git://example.com/x",
+            "http://example.com/x",
+            "ftp://example.com/x",
+            "rsync://e/x",
+            "ssh://-oProxyCommand=x/y",
+            "ssh://-oProxyCommand/y",
+            "-oProxyCommand=x:y",
+            "ssh://user:pass@example.com/x",
+            "https://user:tok@example.com/x",
+            "https://tok@example.com/x",
+            "https://example.com",
+            "https://example.com/",
+            "https:///x",
+            "ssh://git@/x",
+            "https://example.com/x?y",
+            "https://example.com/x#y",
+            "https://example.com/a/../b",
+            "https://example.com/%2e%2e/b",
+            "https://example.com:0/x",
+            "https://example.com:99999/x",
+            "https://example.com:+1/x",
+            "https://[::1/x",
+            "https://[::1]x/y",
+            "example.com:x",
+            "git@example.com",
+            "-git@example.com:x",
+            "git@-example.com:x",
+            "git@example.com:-x",
+            "git@example.com:../x",
+            "git@example.com:22:x",
+            "relative/x",
+            "./x",
+            "../x",
+            "/",
+            "//",
+            "/a//b",
+            "/a/../b",
+            "/a/./b",
+            "/a b",
+            "/a\nb",
+            "/a\0b",
+            "/-a",
+            "",
+            "https://exämple.com/x",
+            "ssh://git@example.com/a\\b",
+            "https://example.com/a'b",
+            "https://example.com/a$b",
         ] {
             assert!(text.parse::<Remote>().is_err(), "{text:?}");
         }
         for (text, transport) in [
-            ("https://git.example.com/team/policies.git", Transport::Https),
+            (
+                "https://git.example.com/team/policies.git",
+                Transport::Https,
+            ),
             ("https://git.example.com:8443/policies", Transport::Https),
             ("https://[2001:db8::1]:8443/policies", Transport::Https),
-            ("ssh://git@git.example.com:2222/srv/policies.git", Transport::Ssh),
+            (
+                "ssh://git@git.example.com:2222/srv/policies.git",
+                Transport::Ssh,
+            ),
             ("ssh://git.example.com/~/policies.git", Transport::Ssh),
             ("git@git.example.com:team/policies.git", Transport::Ssh),
             ("/srv/git/policies.git", Transport::Local),
         ] {
-            assert_eq!(text.parse::<Remote>().map(|r| r.transport()), Ok(transport), "{text}");
+            assert_eq!(
+                text.parse::<Remote>().map(|r| r.transport()),
+                Ok(transport),
+                "{text}"
+            );
         }
     }
 
@@ -332,21 +455,71 @@ mod tests {
     #[test]
     fn a_branch_is_never_a_revision_an_option_or_a_place_of_proposals() {
         for text in [
-            "", "-x", "--upload-pack=x", "a..b", "a@{1}", "@", "@{-1}", "HEAD", "refs/heads/main", "a/", "/a", "a//b", ".a", "a/.b",
-            "a.lock", "a/b.LOCK", "a.", "a b", "a\nb", "a~1", "a^", "a:b", "a?b", "a*", "a[b", "a\\b", "main\0", "mäin",
-            "sallyport", "sallyport/proposals/x", "SallyPort/proposals/x", "0123456789012345678901234567890123456789^{tree}",
+            "",
+            "-x",
+            "--upload-pack=x",
+            "a..b",
+            "a@{1}",
+            "@",
+            "@{-1}",
+            "HEAD",
+            "refs/heads/main",
+            "a/",
+            "/a",
+            "a//b",
+            ".a",
+            "a/.b",
+            "a.lock",
+            "a/b.LOCK",
+            "a.",
+            "a b",
+            "a\nb",
+            "a~1",
+            "a^",
+            "a:b",
+            "a?b",
+            "a*",
+            "a[b",
+            "a\\b",
+            "main\0",
+            "mäin",
+            "sallyport",
+            "sallyport/proposals/x",
+            "SallyPort/proposals/x",
+            "0123456789012345678901234567890123456789^{tree}",
         ] {
             assert!(text.parse::<Branch>().is_err(), "{text:?}");
         }
         for text in ["main", "team/policies", "v1.2", "release-2026_01"] {
-            assert_eq!(text.parse::<Branch>().map(|b| b.reference()), Ok(format!("refs/heads/{text}")));
+            assert_eq!(
+                text.parse::<Branch>().map(|b| b.reference()),
+                Ok(format!("refs/heads/{text}"))
+            );
         }
     }
 
     /// GIT-05
     #[test]
     fn a_path_never_leaves_the_repository() {
-        for text in ["", "/etc/x", "../../x", "a/../b", "a//b", "a/", ".", "..", "a\0b", ".git/config", ".GIT/config", "git~1", "a\\..\\b", "a\nb", "-a", "a b", "ä"] {
+        for text in [
+            "",
+            "/etc/x",
+            "../../x",
+            "a/../b",
+            "a//b",
+            "a/",
+            ".",
+            "..",
+            "a\0b",
+            ".git/config",
+            ".GIT/config",
+            "git~1",
+            "a\\..\\b",
+            "a\nb",
+            "-a",
+            "a b",
+            "ä",
+        ] {
             assert!(text.parse::<TreePath>().is_err(), "{text:?}");
         }
         assert!("policies/team-a/research.yml".parse::<TreePath>().is_ok());
@@ -354,10 +527,21 @@ mod tests {
 
     #[test]
     fn an_object_is_named_by_all_its_digits() {
-        for text in ["", "HEAD", "abc", &"A".repeat(40), &"g".repeat(40), &"0".repeat(41), &"0".repeat(64)] {
+        for text in [
+            "",
+            "HEAD",
+            "abc",
+            &"A".repeat(40),
+            &"g".repeat(40),
+            &"0".repeat(41),
+            &"0".repeat(64),
+        ] {
             assert!(text.parse::<Oid>().is_err(), "{text:?}");
         }
-        assert_eq!(Oid::from_bytes(&[0xab; 20]).unwrap().as_str(), "ab".repeat(20));
+        assert_eq!(
+            Oid::from_bytes(&[0xab; 20]).unwrap().as_str(),
+            "ab".repeat(20)
+        );
         assert!(Oid::from_bytes(&[0; 19]).is_none());
     }
 }

@@ -62,32 +62,74 @@ impl Objects {
     /// Starts it.
     pub fn open(git: &Git, patience: Duration) -> Result<Self, ObjectError> {
         let mut running = git.converse(&["cat-file", "--batch"])?;
-        let stdin = running.stdin.take().ok_or(std::io::Error::from(std::io::ErrorKind::BrokenPipe))?;
-        let stdout = running.stdout.take().ok_or(std::io::Error::from(std::io::ErrorKind::BrokenPipe))?;
-        Ok(Self { running, stdin, stdout: BufReader::new(stdout), patience })
+        let stdin = running
+            .stdin
+            .take()
+            .ok_or(std::io::Error::from(std::io::ErrorKind::BrokenPipe))?;
+        let stdout = running
+            .stdout
+            .take()
+            .ok_or(std::io::Error::from(std::io::ErrorKind::BrokenPipe))?;
+        Ok(Self {
+            running,
+            stdin,
+            stdout: BufReader::new(stdout),
+            patience,
+        })
     }
 
     /// Reads one object of a kind, of at most so many bytes. After an error the conversation is of no more use.
-    pub async fn read(&mut self, oid: &Oid, wanted: &'static str, most: u64) -> Result<Vec<u8>, ObjectError> {
+    pub async fn read(
+        &mut self,
+        oid: &Oid,
+        wanted: &'static str,
+        most: u64,
+    ) -> Result<Vec<u8>, ObjectError> {
         let patience = self.patience;
-        tokio::time::timeout(patience, self.ask(oid, wanted, most)).await.map_err(|_| ObjectError::Late(patience))?
+        tokio::time::timeout(patience, self.ask(oid, wanted, most))
+            .await
+            .map_err(|_| ObjectError::Late(patience))?
     }
 
-    async fn ask(&mut self, oid: &Oid, wanted: &'static str, most: u64) -> Result<Vec<u8>, ObjectError> {
+    async fn ask(
+        &mut self,
+        oid: &Oid,
+        wanted: &'static str,
+        most: u64,
+    ) -> Result<Vec<u8>, ObjectError> {
         self.stdin.write_all(format!("{oid}\n").as_bytes()).await?;
         let mut header = String::new();
-        (&mut self.stdout).take(HEADER).read_line(&mut header).await?;
+        (&mut self.stdout)
+            .take(HEADER)
+            .read_line(&mut header)
+            .await?;
         let mut words = header.split_whitespace().skip(1);
-        let (kind, size) = (words.next().unwrap_or("missing"), words.next().and_then(|n| n.parse::<u64>().ok()));
-        let Some(size) = size else { return Err(ObjectError::Missing(oid.clone())) };
+        let (kind, size) = (
+            words.next().unwrap_or("missing"),
+            words.next().and_then(|n| n.parse::<u64>().ok()),
+        );
+        let Some(size) = size else {
+            return Err(ObjectError::Missing(oid.clone()));
+        };
         if kind != wanted {
-            return Err(ObjectError::OtherKind { oid: oid.clone(), found: kind.to_owned(), wanted });
+            return Err(ObjectError::OtherKind {
+                oid: oid.clone(),
+                found: kind.to_owned(),
+                wanted,
+            });
         }
         if size > most {
-            return Err(ObjectError::TooLarge { oid: oid.clone(), size, most });
+            return Err(ObjectError::TooLarge {
+                oid: oid.clone(),
+                size,
+                most,
+            });
         }
         let mut bytes = Vec::new();
-        (&mut self.stdout).take(size).read_to_end(&mut bytes).await?;
+        (&mut self.stdout)
+            .take(size)
+            .read_to_end(&mut bytes)
+            .await?;
         let end = self.stdout.read_u8().await?;
         if bytes.len() as u64 != size || end != b'\n' {
             return Err(ObjectError::Missing(oid.clone()));

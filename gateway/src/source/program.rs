@@ -74,8 +74,12 @@ fn ending(code: Option<i32>, signal: Option<i32>) -> String {
     match (code, signal) {
         (Some(code), _) => format!("failed with {code}"),
         // SIGXFSZ of setrlimit(2)
-        (None, Some(libc::SIGXFSZ)) => "was killed because what it received is larger than the limit".to_owned(),
-        (None, Some(libc::SIGXCPU)) => "was killed because it computed longer than the limit".to_owned(),
+        (None, Some(libc::SIGXFSZ)) => {
+            "was killed because what it received is larger than the limit".to_owned()
+        }
+        (None, Some(libc::SIGXCPU)) => {
+            "was killed because it computed longer than the limit".to_owned()
+        }
         (None, signal) => format!("was killed by signal {}", signal.unwrap_or_default()),
     }
 }
@@ -159,9 +163,15 @@ impl Program {
     }
 
     fn start(&self, arguments: &[&str]) -> Result<(Child, Group), ProgramError> {
-        let fail = |source| ProgramError::Start { program: self.name, source };
+        let fail = |source| ProgramError::Start {
+            program: self.name,
+            source,
+        };
         let child = self.command(arguments).spawn().map_err(fail)?;
-        let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let pid = child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .and_then(Pid::from_raw);
         let group = Group(pid);
         let seconds = self.limits.time.as_secs().max(1);
         // Set from outside, before the program has read a byte from anybody; its children inherit them.
@@ -171,7 +181,10 @@ impl Program {
             (Resource::Cpu, seconds),
             (Resource::Core, 0),
         ] {
-            let limit = Rlimit { current: Some(most), maximum: Some(most) };
+            let limit = Rlimit {
+                current: Some(most),
+                maximum: Some(most),
+            };
             prlimit(pid, resource, limit).map_err(|e| fail(e.into()))?;
         }
         Ok((child, group))
@@ -180,17 +193,31 @@ impl Program {
     /// Starts a program that is then spoken to; nobody reads what it says on standard error.
     pub fn converse(&self, arguments: &[&str]) -> Result<Running, ProgramError> {
         let (mut child, group) = self.start(arguments)?;
-        let gone = || ProgramError::Start { program: self.name, source: io::ErrorKind::BrokenPipe.into() };
+        let gone = || ProgramError::Start {
+            program: self.name,
+            source: io::ErrorKind::BrokenPipe.into(),
+        };
         drop(child.stderr.take());
         let stdin = Some(child.stdin.take().ok_or_else(gone)?);
         let stdout = Some(child.stdout.take().ok_or_else(gone)?);
-        Ok(Running { child, group, stdin, stdout })
+        Ok(Running {
+            child,
+            group,
+            stdin,
+            stdout,
+        })
     }
 
     /// Runs it to its end; what it printed, whatever its exit code.
-    pub async fn run(&self, arguments: &[&str], input: &[u8], most: u64) -> Result<Printed, ProgramError> {
+    pub async fn run(
+        &self,
+        arguments: &[&str],
+        input: &[u8],
+        most: u64,
+    ) -> Result<Printed, ProgramError> {
         let (mut child, mut group) = self.start(arguments)?;
-        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let feed = async move {
             if let Some(mut stdin) = stdin {
                 // a program that ends before it has read all says why by its exit code
@@ -201,16 +228,25 @@ impl Program {
             let ((), out, words) = tokio::join!(feed, read(stdout, most), read(stderr, MOST_WORDS));
             (out, words, child.wait().await)
         };
-        let pipe = |source| ProgramError::Pipe { program: self.name, source };
+        let pipe = |source| ProgramError::Pipe {
+            program: self.name,
+            source,
+        };
         let Ok((out, words, status)) = tokio::time::timeout(self.limits.time, work).await else {
             group.kill();
             let _ = child.wait().await;
-            return Err(ProgramError::Late { program: self.name, limit: self.limits.time });
+            return Err(ProgramError::Late {
+                program: self.name,
+                limit: self.limits.time,
+            });
         };
         group.kill();
         let (out, status) = (out.map_err(pipe)?, status.map_err(pipe)?);
         if out.len() as u64 > most {
-            return Err(ProgramError::TooMuch { program: self.name, most });
+            return Err(ProgramError::TooMuch {
+                program: self.name,
+                most,
+            });
         }
         Ok(Printed {
             program: self.name,
@@ -254,17 +290,35 @@ impl Printed {
 
     /// As a failure.
     pub fn failed(&self) -> ProgramError {
-        ProgramError::Failed { program: self.program, code: self.code, signal: self.signal, words: last_line(&self.words) }
+        ProgramError::Failed {
+            program: self.program,
+            code: self.code,
+            signal: self.signal,
+            words: last_line(&self.words),
+        }
     }
 }
 
 /// The line that says most, without control characters and cut: a remote may have written it.
 fn last_line(words: &[u8]) -> String {
     let text = String::from_utf8_lossy(words);
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
-    let telling = lines.iter().rev().find(|l| l.starts_with("fatal:") || l.starts_with("error:"));
-    let line = telling.or(lines.last()).copied().unwrap_or("it said nothing");
-    line.chars().flat_map(char::escape_debug).take(300).collect()
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .filter(|l| !l.is_empty())
+        .collect();
+    let telling = lines
+        .iter()
+        .rev()
+        .find(|l| l.starts_with("fatal:") || l.starts_with("error:"));
+    let line = telling
+        .or(lines.last())
+        .copied()
+        .unwrap_or("it said nothing");
+    line.chars()
+        .flat_map(char::escape_debug)
+        .take(300)
+        .collect()
 }
 
 #[cfg(test)]
@@ -272,8 +326,16 @@ mod tests {
     use super::*;
 
     fn shell(time: Duration) -> Program {
-        let limits = Limits { file: 1 << 20, memory: 1 << 30, time };
-        Program { name: "sh", environment: Vec::new(), limits }
+        let limits = Limits {
+            file: 1 << 20,
+            memory: 1 << 30,
+            time,
+        };
+        Program {
+            name: "sh",
+            environment: Vec::new(),
+            limits,
+        }
     }
 
     const SOON: Duration = Duration::from_secs(10);
@@ -282,7 +344,11 @@ mod tests {
     async fn nothing_of_the_own_environment_is_inherited() {
         let printed = shell(SOON).run(&["-c", "env"], b"", 4096).await.unwrap();
         let text = String::from_utf8(printed.good().unwrap()).unwrap();
-        let mut keys: Vec<&str> = text.lines().filter_map(|l| l.split('=').next()).filter(|k| !matches!(*k, "PWD" | "SHLVL" | "_" | "OLDPWD")).collect();
+        let mut keys: Vec<&str> = text
+            .lines()
+            .filter_map(|l| l.split('=').next())
+            .filter(|k| !matches!(*k, "PWD" | "SHLVL" | "_" | "OLDPWD"))
+            .collect();
         keys.sort_unstable();
         assert_eq!(keys, ["LC_ALL", "PATH"]);
     }
@@ -292,26 +358,66 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("pid");
         let script = format!("sleep 600 & echo $! > {}; wait", file.display());
-        let error = shell(Duration::from_millis(300)).run(&["-c", &script], b"", 10).await.unwrap_err();
+        let error = shell(Duration::from_millis(300))
+            .run(&["-c", &script], b"", 10)
+            .await
+            .unwrap_err();
         assert!(matches!(error, ProgramError::Late { .. }), "{error}");
-        let child: i32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+        let child: i32 = std::fs::read_to_string(&file)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
         // An orphan's end is seen when its new parent has reaped it; a zombie has no command line.
         let began = std::time::Instant::now();
         while std::fs::read(format!("/proc/{child}/cmdline")).is_ok_and(|line| !line.is_empty()) {
-            assert!(began.elapsed() < SOON, "the child of a killed program lives");
+            assert!(
+                began.elapsed() < SOON,
+                "the child of a killed program lives"
+            );
             tokio::task::yield_now().await;
         }
-        let loud = shell(SOON).run(&["-c", "exec yes"], b"", 1000).await.unwrap_err();
-        assert!(matches!(loud, ProgramError::TooMuch { most: 1000, .. }), "{loud}");
+        let loud = shell(SOON)
+            .run(&["-c", "exec yes"], b"", 1000)
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(loud, ProgramError::TooMuch { most: 1000, .. }),
+            "{loud}"
+        );
     }
 
     #[tokio::test]
     async fn a_file_beyond_the_limit_ends_it_and_words_are_harmless() {
         let dir = tempfile::tempdir().unwrap();
-        let script = format!("exec head -c 2000000 /dev/zero > {}/big", dir.path().display());
-        let error = shell(SOON).run(&["-c", &script], b"", 10).await.unwrap().good().unwrap_err();
-        assert!(error.to_string().contains("larger than the limit"), "{error}");
-        let error = shell(SOON).run(&["-c", "printf 'fatal: \\033]0;x\\007 no\\nhint: y\\n' >&2; exit 3"], b"", 10).await.unwrap();
-        assert_eq!(error.good().unwrap_err().to_string(), "sh failed with 3: fatal: \\u{1b}]0;x\\u{7} no");
+        let script = format!(
+            "exec head -c 2000000 /dev/zero > {}/big",
+            dir.path().display()
+        );
+        let error = shell(SOON)
+            .run(&["-c", &script], b"", 10)
+            .await
+            .unwrap()
+            .good()
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("larger than the limit"),
+            "{error}"
+        );
+        let error = shell(SOON)
+            .run(
+                &[
+                    "-c",
+                    "printf 'fatal: \\033]0;x\\007 no\\nhint: y\\n' >&2; exit 3",
+                ],
+                b"",
+                10,
+            )
+            .await
+            .unwrap();
+        assert_eq!(
+            error.good().unwrap_err().to_string(),
+            "sh failed with 3: fatal: \\u{1b}]0;x\\u{7} no"
+        );
     }
 }

@@ -70,7 +70,12 @@ pub enum ShelfError {
 impl Shelf {
     /// Empty slots for these sources.
     pub fn new(configs: &[SourceConfig]) -> Self {
-        let slot = |config: &SourceConfig| Arc::new(Slot { config: config.clone(), catalogue: ArcSwapOption::empty() });
+        let slot = |config: &SourceConfig| {
+            Arc::new(Slot {
+                config: config.clone(),
+                catalogue: ArcSwapOption::empty(),
+            })
+        };
         Self(configs.iter().map(slot).collect())
     }
 
@@ -80,7 +85,12 @@ impl Shelf {
     }
 
     /// Finds a policy for a workspace.
-    pub fn find(&self, workspace: &str, source: Option<&str>, policy: &str) -> Result<Found, ShelfError> {
+    pub fn find(
+        &self,
+        workspace: &str,
+        source: Option<&str>,
+        policy: &str,
+    ) -> Result<Found, ShelfError> {
         let fitting = |slot: &&Arc<Slot>| {
             slot.config.serves(workspace) && source.is_none_or(|wanted| slot.config.name == wanted)
         };
@@ -92,8 +102,14 @@ impl Shelf {
                 empty = Some(slot.config.name.clone());
                 continue;
             };
-            let Some(entry) = catalogue.find(policy) else { continue };
-            let new = Found { source: slot.config.name.clone(), commit: catalogue.commit.to_string(), entry: entry.clone() };
+            let Some(entry) = catalogue.find(policy) else {
+                continue;
+            };
+            let new = Found {
+                source: slot.config.name.clone(),
+                commit: catalogue.commit.to_string(),
+                entry: entry.clone(),
+            };
             if found.replace(new).is_some() {
                 return Err(ShelfError::Ambiguous(policy.to_owned()));
             }
@@ -112,8 +128,14 @@ impl Shelf {
     /// nothing is composed as if it had no floor.
     pub fn floors(&self, workspace: &str) -> Result<Vec<Layer>, ShelfError> {
         let mut layers = Vec::new();
-        for slot in self.0.iter().filter(|s| s.config.floors.is_some() && s.config.serves(workspace)) {
-            let catalogue = slot.catalogue().ok_or_else(|| ShelfError::NothingLoaded(slot.config.name.clone()))?;
+        for slot in self
+            .0
+            .iter()
+            .filter(|s| s.config.floors.is_some() && s.config.serves(workspace))
+        {
+            let catalogue = slot
+                .catalogue()
+                .ok_or_else(|| ShelfError::NothingLoaded(slot.config.name.clone()))?;
             layers.extend(catalogue.floor(workspace).cloned());
         }
         Ok(layers)

@@ -89,22 +89,45 @@ impl Good {
     /// Its documents.
     pub fn documents(&self) -> Documents {
         let all = |of: &[(String, String)]| {
-            of.iter().map(|(file, text)| Document { file: file.clone(), text: text.clone() }).collect()
+            of.iter()
+                .map(|(file, text)| Document {
+                    file: file.clone(),
+                    text: text.clone(),
+                })
+                .collect()
         };
-        Documents { policies: all(&self.policies), floors: all(&self.floors) }
+        Documents {
+            policies: all(&self.policies),
+            floors: all(&self.floors),
+        }
     }
 
     /// From documents.
     pub fn new(commit: Oid, loaded_ms: i64, signer: Option<Signer>, documents: &Documents) -> Self {
-        let all = |of: &[Document]| of.iter().map(|d| (d.file.clone(), d.text.clone())).collect();
-        Self { commit, loaded_ms, signer, policies: all(&documents.policies), floors: all(&documents.floors) }
+        let all = |of: &[Document]| {
+            of.iter()
+                .map(|d| (d.file.clone(), d.text.clone()))
+                .collect()
+        };
+        Self {
+            commit,
+            loaded_ms,
+            signer,
+            policies: all(&documents.policies),
+            floors: all(&documents.floors),
+        }
     }
 }
 
 impl Kept {
     /// Nothing yet.
     pub fn fresh(of: String) -> Self {
-        Self { of, good: None, moves: Vec::new(), history: Vec::new() }
+        Self {
+            of,
+            good: None,
+            moves: Vec::new(),
+            history: Vec::new(),
+        }
     }
 
     /// Puts a commit in force.
@@ -118,7 +141,8 @@ impl Kept {
 
     /// Adds a move; one that is refused at each look is one move.
     pub fn moved(&mut self, new: Move) {
-        let same = |old: &Move| (&old.from, &old.to, old.followed) == (&new.from, &new.to, new.followed);
+        let same =
+            |old: &Move| (&old.from, &old.to, old.followed) == (&new.from, &new.to, new.followed);
         if self.moves.last().is_some_and(same) {
             return;
         }
@@ -136,7 +160,10 @@ impl Folder {
     /// Opens or makes it, readable by its owner only.
     pub fn open(path: &Path) -> io::Result<Self> {
         for folder in [path.to_owned(), path.join("home"), path.join("scratch")] {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&folder)?;
         }
         Ok(Self(path.to_owned()))
     }
@@ -162,7 +189,8 @@ impl Folder {
 
     /// What was kept for this remote, branch and folder; nothing if there is none or it is damaged.
     pub fn load(&self, of: &str) -> Kept {
-        let read = fs::read(self.file()).and_then(|bytes| Ok(serde_json::from_slice::<Kept>(&bytes)?));
+        let read =
+            fs::read(self.file()).and_then(|bytes| Ok(serde_json::from_slice::<Kept>(&bytes)?));
         match read {
             Ok(kept) if kept.of == of => kept,
             Ok(_) => {
@@ -180,7 +208,12 @@ impl Folder {
     /// Keeps it, whole or not at all, also through a power cut.
     pub fn save(&self, kept: &Kept) -> io::Result<()> {
         let fresh = self.0.join("kept.new");
-        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&fresh)?;
         file.write_all(&serde_json::to_vec(kept)?)?;
         file.sync_all()?;
         fs::rename(&fresh, self.file())?;
@@ -194,11 +227,17 @@ mod tests {
 
     fn kept(of: &str) -> Kept {
         let documents = Documents {
-            policies: vec![Document { file: "policies/a.yml".into(), text: "policy: a\n".into() }],
+            policies: vec![Document {
+                file: "policies/a.yml".into(),
+                text: "policy: a\n".into(),
+            }],
             floors: Vec::new(),
         };
         let good = Good::new(Oid::from_bytes(&[1; 20]).unwrap(), 7, None, &documents);
-        Kept { good: Some(good), ..Kept::fresh(of.to_owned()) }
+        Kept {
+            good: Some(good),
+            ..Kept::fresh(of.to_owned())
+        }
     }
 
     /// GIT-10
@@ -221,12 +260,27 @@ mod tests {
     #[test]
     fn a_move_that_is_seen_at_each_look_is_remembered_once() {
         let mut kept = kept("x");
-        let (a, b) = (Oid::from_bytes(&[1; 20]).unwrap(), Oid::from_bytes(&[2; 20]).unwrap());
-        let one = Move { at_ms: 1, from: a, to: b, manner: Manner::SetBack, followed: false };
+        let (a, b) = (
+            Oid::from_bytes(&[1; 20]).unwrap(),
+            Oid::from_bytes(&[2; 20]).unwrap(),
+        );
+        let one = Move {
+            at_ms: 1,
+            from: a,
+            to: b,
+            manner: Manner::SetBack,
+            followed: false,
+        };
         kept.moved(one.clone());
-        kept.moved(Move { at_ms: 2, ..one.clone() });
+        kept.moved(Move {
+            at_ms: 2,
+            ..one.clone()
+        });
         assert_eq!(kept.moves.len(), 1);
-        kept.moved(Move { followed: true, ..one });
+        kept.moved(Move {
+            followed: true,
+            ..one
+        });
         assert_eq!(kept.moves.len(), 2);
     }
 }

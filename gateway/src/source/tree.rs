@@ -44,7 +44,10 @@ pub struct Listing {
 pub fn read(bytes: &[u8]) -> Option<Listing> {
     let mut listing = Listing::default();
     for (mode, name, oid) in raw(bytes)? {
-        let shown: String = String::from_utf8_lossy(name).escape_debug().take(LONGEST).collect();
+        let shown: String = String::from_utf8_lossy(name)
+            .escape_debug()
+            .take(LONGEST)
+            .collect();
         let refusal = match mode {
             b"120000" => Some("a symbolic link"),
             b"160000" => Some("a submodule"),
@@ -52,11 +55,21 @@ pub fn read(bytes: &[u8]) -> Option<Listing> {
             _ => Some("an entry of an odd mode"),
         };
         if let Some(why) = refusal {
-            listing.refused.push((shown, format!("{why} cannot stand in a folder of policies")));
+            listing
+                .refused
+                .push((shown, format!("{why} cannot stand in a folder of policies")));
             continue;
         }
-        let kind = if mode == b"40000" { Kind::Folder } else { Kind::File };
-        listing.items.push(Item { kind, name: shown, oid });
+        let kind = if mode == b"40000" {
+            Kind::Folder
+        } else {
+            Kind::File
+        };
+        listing.items.push(Item {
+            kind,
+            name: shown,
+            oid,
+        });
     }
     for twin in twins(&listing.items) {
         listing.refused.push(twin);
@@ -66,8 +79,12 @@ pub fn read(bytes: &[u8]) -> Option<Listing> {
 
 /// The entry of one name, whatever the others are; `None` when the bytes are no tree.
 pub fn find(bytes: &[u8], wanted: &str) -> Option<Option<Result<Item, &'static str>>> {
-    let mut found = raw(bytes)?.into_iter().filter(|(_, name, _)| *name == wanted.as_bytes());
-    let Some((mode, _, oid)) = found.next() else { return Some(None) };
+    let mut found = raw(bytes)?
+        .into_iter()
+        .filter(|(_, name, _)| *name == wanted.as_bytes());
+    let Some((mode, _, oid)) = found.next() else {
+        return Some(None);
+    };
     if found.next().is_some() {
         return Some(Some(Err("stands there twice")));
     }
@@ -78,7 +95,11 @@ pub fn find(bytes: &[u8], wanted: &str) -> Option<Option<Result<Item, &'static s
         b"160000" => return Some(Some(Err("is a submodule"))),
         _ => return Some(Some(Err("has an odd mode"))),
     };
-    Some(Some(Ok(Item { kind, name: wanted.to_owned(), oid })))
+    Some(Some(Ok(Item {
+        kind,
+        name: wanted.to_owned(),
+        oid,
+    })))
 }
 
 type Raw<'a> = (&'a [u8], &'a [u8], Oid);
@@ -115,7 +136,11 @@ pub fn odd_name(name: &[u8]) -> Option<&'static str> {
     }
     // NTFS and HFS+ take names with such endings and signs for others (`git~1` is `.git`); '~' and blanks are not plain
     // anyway.
-    if text.ends_with('.') || !text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_')) {
+    if text.ends_with('.')
+        || !text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'))
+    {
         return Some("a name with other characters than letters, digits and -._");
     }
     None
@@ -137,14 +162,19 @@ pub fn is_policy(name: &str) -> Result<bool, &'static str> {
 fn twins(items: &[Item]) -> Vec<(String, String)> {
     let key = |item: &Item| {
         let small = item.name.to_ascii_lowercase();
-        let stem = small.strip_suffix(".yml").or_else(|| small.strip_suffix(".yaml"));
+        let stem = small
+            .strip_suffix(".yml")
+            .or_else(|| small.strip_suffix(".yaml"));
         stem.map_or(small.clone(), |stem| format!("{stem}.yml"))
     };
     let mut seen: std::collections::HashMap<String, &str> = std::collections::HashMap::new();
     let mut found = Vec::new();
     for item in items {
         if let Some(other) = seen.insert(key(item), &item.name) {
-            found.push((item.name.clone(), format!("has the same name as {other}, or nearly: only one of them can be meant")));
+            found.push((
+                item.name.clone(),
+                format!("has the same name as {other}, or nearly: only one of them can be meant"),
+            ));
         }
     }
     found
@@ -173,24 +203,59 @@ mod tests {
     /// GIT-01 GIT-02 GIT-03
     #[test]
     fn links_submodules_and_odd_modes_are_refused_and_files_and_folders_are_not() {
-        for mode in ["120000", "160000", "100664", "100600", "0", "040000", "100000", "140000", "1"] {
+        for mode in [
+            "120000", "160000", "100664", "100600", "0", "040000", "100000", "140000", "1",
+        ] {
             assert!(refused(mode, b"a.yml"), "{mode}");
         }
         for mode in ["100644", "100755", "40000"] {
             assert!(!refused(mode, b"a.yml"), "{mode}");
         }
-        assert_eq!(find(&tree(&[("120000", b"policies")]), "policies"), Some(Some(Err("is a symbolic link"))));
-        assert_eq!(find(&tree(&[("160000", b"policies")]), "policies"), Some(Some(Err("is a submodule"))));
-        assert!(matches!(find(&tree(&[("40000", b"policies"), ("40000", b"policies")]), "policies"), Some(Some(Err(_)))));
-        assert_eq!(find(&tree(&[("40000", b"Policies")]), "policies"), Some(None));
+        assert_eq!(
+            find(&tree(&[("120000", b"policies")]), "policies"),
+            Some(Some(Err("is a symbolic link")))
+        );
+        assert_eq!(
+            find(&tree(&[("160000", b"policies")]), "policies"),
+            Some(Some(Err("is a submodule")))
+        );
+        assert!(matches!(
+            find(
+                &tree(&[("40000", b"policies"), ("40000", b"policies")]),
+                "policies"
+            ),
+            Some(Some(Err(_)))
+        ));
+        assert_eq!(
+            find(&tree(&[("40000", b"Policies")]), "policies"),
+            Some(None)
+        );
     }
 
     /// GIT-05
     #[test]
     fn names_that_could_mean_something_else_anywhere_are_refused() {
         let odd: [&[u8]; 20] = [
-            b"", b".", b"..", b".git", b".GIT", b".Git ", b"git~1", b"a\\..\\b", b"a/b", b"../x", b"a\nb.yml", b"a\rb", b"-x.yml",
-            b"a b.yml", b"a.yml.", b".hidden.yml", "p\u{f6}licy.yml".as_bytes(), "polic\u{443}.yml".as_bytes(), b"\xff.yml", b"con:.yml",
+            b"",
+            b".",
+            b"..",
+            b".git",
+            b".GIT",
+            b".Git ",
+            b"git~1",
+            b"a\\..\\b",
+            b"a/b",
+            b"../x",
+            b"a\nb.yml",
+            b"a\rb",
+            b"-x.yml",
+            b"a b.yml",
+            b"a.yml.",
+            b".hidden.yml",
+            "p\u{f6}licy.yml".as_bytes(),
+            "polic\u{443}.yml".as_bytes(),
+            b"\xff.yml",
+            b"con:.yml",
         ];
         for name in odd {
             assert!(refused("100644", name), "{name:?}");
@@ -202,13 +267,27 @@ mod tests {
     /// GIT-17
     #[test]
     fn two_candidates_for_one_name_are_a_mistake() {
-        for pair in [["policy.yml", "policy.yaml"], ["Policy.yaml", "policy.yaml"], ["A.yml", "a.yaml"], ["dir", "DIR"], ["x.yml", "x.yml"]] {
+        for pair in [
+            ["policy.yml", "policy.yaml"],
+            ["Policy.yaml", "policy.yaml"],
+            ["A.yml", "a.yaml"],
+            ["dir", "DIR"],
+            ["x.yml", "x.yml"],
+        ] {
             let listing = read(&tree(&pair.map(|name| ("100644", name.as_bytes())))).unwrap();
             assert_eq!(listing.refused.len(), 1, "{pair:?}");
         }
-        let apart = read(&tree(&[("100644", b"a.yml"), ("100644", b"b.yaml"), ("40000", b"a")])).unwrap();
+        let apart = read(&tree(&[
+            ("100644", b"a.yml"),
+            ("100644", b"b.yaml"),
+            ("40000", b"a"),
+        ]))
+        .unwrap();
         assert_eq!((apart.items.len(), apart.refused.len()), (3, 0));
-        assert_eq!((is_policy("a.yml"), is_policy("README.md")), (Ok(true), Ok(false)));
+        assert_eq!(
+            (is_policy("a.yml"), is_policy("README.md")),
+            (Ok(true), Ok(false))
+        );
         assert!(is_policy("a.YML").is_err() && is_policy("a.Yaml").is_err());
     }
 

@@ -330,7 +330,10 @@ mod tests {
         allow.sort();
         assert_eq!(
             allow,
-            [("dir/p.yml".to_owned(), true), ("set:packages".to_owned(), false)]
+            [
+                ("dir/p.yml".to_owned(), true),
+                ("set:packages".to_owned(), false)
+            ]
         );
         assert_eq!(policy.deny[0].at.line(), "0123456789ab:dir/p.yml:7");
         assert_eq!(policy.network_at.to_string(), "0123456789ab:dir/p.yml:2:1");

@@ -10,11 +10,12 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use gateway::control::PolicySource;
 use gateway::control::api::default_workspace;
+use gateway::source::view::ResolveRequest;
 
 use super::{Events, Plan, failure, release_unused};
 use crate::Runner;
 use crate::packages::{REPORT, Reading};
-use crate::pod::Pod;
+use crate::pod::{Pod, PodError, job_policy_hash};
 use crate::run::{Event, Failure, RunId};
 use crate::runs::Ends;
 use crate::sandbox::{Chunk, Resources, SandboxId, User, WorkloadSpec};
@@ -39,10 +40,24 @@ pub(super) async fn resolved(
     ends: &Ends,
     events: &Events,
 ) -> Result<PolicySource, Failure> {
-    let PolicySource::Document { file, text, .. } = &plan.job.policy else {
-        return Ok(plan.job.policy.clone());
+    let (file, text) = match &plan.job.policy {
+        PolicySource::Preset(_) => return Ok(plan.job.policy.clone()),
+        PolicySource::Document { file, text, .. } => (file.clone(), text.clone()),
+        PolicySource::Git { source, policy, .. } => {
+            let request = ResolveRequest {
+                workspace: plan.job.workspace.clone(),
+                source: source.clone(),
+                policy: policy.clone(),
+            };
+            let found = runner.pods.gateway.resolve(&request).await;
+            let found = found.map_err(|source| PodError::Gateway {
+                act: "finding the policy in its source",
+                source,
+            })?;
+            (found.file, found.text)
+        }
     };
-    let needed = netpolicy::document::parse(file, text, None)
+    let needed = netpolicy::document::parse(&file, &text, None)
         .is_ok_and(|policy| policy.needs_packages.is_some());
     // Whoever asked for the run does not choose the hosts: the policy says that the image does.
     let packages = if needed {
@@ -53,11 +68,20 @@ pub(super) async fn resolved(
     } else {
         None
     };
-    Ok(PolicySource::Document {
-        file: file.clone(),
-        text: text.clone(),
-        packages,
-    })
+    let document = PolicySource::Document {
+        file,
+        text,
+        packages: packages.clone(),
+    };
+    match &plan.job.policy {
+        PolicySource::Git { source, policy, .. } => Ok(PolicySource::Git {
+            source: source.clone(),
+            policy: policy.clone(),
+            hash: Some(job_policy_hash(&document)?),
+            packages,
+        }),
+        _ => Ok(document),
+    }
 }
 
 async fn reading(

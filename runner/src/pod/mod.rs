@@ -254,6 +254,10 @@ pub fn job_policy_hash(policy: &PolicySource) -> Result<PolicyHash, PodError> {
                 |policy| policy.hash,
             ),
         ),
+        // What the gateway said when it was asked; it refuses to enforce another.
+        PolicySource::Git { hash, policy, .. } => {
+            hash.ok_or_else(|| PodError::NoSuchPreset(policy.clone()))
+        }
         PolicySource::Preset(name) => netpolicy::document::preset(name)
             .map(|policy| policy.hash)
             .ok_or_else(|| PodError::NoSuchPreset(name.clone())),

@@ -29,6 +29,7 @@ pub fn checks(config: &Config) -> Vec<Check> {
                     .unwrap_or_else(|| "see the gateway's log".to_owned());
                 Check::not("posture", State::Wrong, seen, fix)
             });
+            checks.extend(sources(&client));
             checks.extend(posture.notes.into_iter().map(|note| Check {
                 name: "posture",
                 state: State::Remark,
@@ -73,5 +74,67 @@ pub fn checks(config: &Config) -> Vec<Check> {
             "`sallyport up`, or let `sallyport run` start it",
         ),
     });
+    checks
+}
+
+/// Policy sources: what is refused or outdated, and branches that did not simply grow.
+fn sources(client: &Client) -> Vec<Check> {
+    let all = match wait(async { Ok(client.sources().await?) }) {
+        Ok(all) => all,
+        Err(failure) => {
+            return vec![Check {
+                name: "policy source",
+                state: State::Unknown,
+                seen: failure.message,
+                fix: failure.hint,
+            }];
+        }
+    };
+    let mut checks = Vec::new();
+    for source in all {
+        let name = &source.name;
+        let fix = format!(
+            "`sallyport policy source` says more, `sallyport policy sync {name}` tries again"
+        );
+        let state = if source.commit.is_none() {
+            State::Wrong
+        } else {
+            State::Remark
+        };
+        match (&source.problem, &source.commit) {
+            (Some(problem), _) => {
+                let seen = format!("{name}: {}", problem.message);
+                checks.push(Check::not("policy source", state, seen, fix.clone()));
+            }
+            (None, Some(commit)) => {
+                checks.push(Check::ok(
+                    "policy source",
+                    format!("{name}: commit {commit}"),
+                ));
+            }
+            (None, None) => {
+                checks.push(Check::not(
+                    "policy source",
+                    State::Remark,
+                    format!("{name}: nothing loaded yet"),
+                    fix.clone(),
+                ));
+            }
+        }
+        if source.stale {
+            let seen = format!("{name}: the remote was not seen in order for long");
+            checks.push(Check::not("policy source", State::Remark, seen, fix));
+        }
+        if let Some(moved) = source.moves.last() {
+            let seen = format!(
+                "{name}: {} from {} to {}",
+                moved.manner.words(),
+                moved.from,
+                moved.to
+            );
+            let fix = "ask whoever may push whether that was meant";
+            checks.push(Check::not("policy source", State::Remark, seen, fix));
+        }
+    }
     checks
 }

@@ -83,8 +83,8 @@ pub enum Verb {
         /// Path of the namespace (/run/netns/NAME, /proc/PID/ns/net)
         #[arg(long, value_name = "PATH")]
         netns: PathBuf,
-        /// Policy file, or the name of a preset
-        #[arg(long, value_name = "FILE|PRESET")]
+        /// Policy file, the name of a preset, or of a policy in git
+        #[arg(long, value_name = "FILE|PRESET|NAME")]
         policy: String,
         /// Name of the network; the gateway chooses one if absent
         #[arg(long)]
@@ -114,8 +114,8 @@ pub enum Verb {
     Policy {
         /// Its name
         name: String,
-        /// Policy file, or the name of a preset
-        #[arg(value_name = "FILE|PRESET")]
+        /// Policy file, the name of a preset, or of a policy in git
+        #[arg(value_name = "FILE|PRESET|NAME")]
         policy: String,
     },
 }
@@ -123,6 +123,7 @@ pub enum Verb {
 pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
     let client = shared.gateway()?;
     let format = shared.format();
+    let config = shared.load()?.gateway;
     wait(async {
         match verb {
             Verb::Ls => list(&client.networks().await?, format)?,
@@ -155,7 +156,7 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
                     id: name.map(|n| id(&n)).transpose()?,
                     run: None,
                     workspace,
-                    policy: source(&policy)?,
+                    policy: source(&policy, &config)?,
                     broker,
                     member: membership(group, service, needs),
                     labels: std::collections::BTreeMap::new(),
@@ -174,7 +175,7 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
             }
             Verb::Policy { name, policy } => {
                 let replaced = client
-                    .replace_policy(&id(&name)?, &source(&policy)?)
+                    .replace_policy(&id(&name)?, &source(&policy, &config)?)
                     .await?;
                 match format {
                     Format::Json => show::json(&replaced)?,
@@ -272,6 +273,7 @@ fn show_one(network: &NetworkView, format: Format) -> Result<(), Failure> {
                 network.policy_name, network.generation.0
             ),
         ),
+        ("policy's source", network.stamp.to_string()),
         ("policy hash", network.policy.to_string()),
         ("live flows", network.flows.to_string()),
         (

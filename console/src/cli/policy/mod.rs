@@ -10,10 +10,12 @@ mod records;
 mod render;
 mod replay;
 mod test;
+mod sources;
 
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
+use gateway::config::GatewayConfig;
 use gateway::control::api::PolicySource;
 use netpolicy::document::{self, Mistake};
 use netpolicy::policy::Policy;
@@ -112,6 +114,11 @@ pub enum Verb {
         /// Print this one's entries
         name: Option<String>,
     },
+    /// Show the policy sources in git: what is in force, since when, and what is wrong
+    Source,
+    /// Look at policy sources now
+    #[command(after_help = sources::SYNC_HELP)]
+    Sync(sources::SyncArguments),
     /// Print the kernel rules that every sandbox is behind, as text
     Render(render::Arguments),
     /// List the presets, or print one
@@ -134,6 +141,8 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
         Verb::Reference => show::raw(&netpolicy::guide::reference()).map(|()| Outcome::Good),
         Verb::Reasons { code } => guide::reasons(code.as_deref(), shared.format()),
         Verb::Sets { name } => guide::sets(name.as_deref(), shared.format()),
+        Verb::Source => sources::list(shared),
+        Verb::Sync(arguments) => sources::sync(arguments, shared),
         Verb::Render(arguments) => render::perform(&arguments, shared.format()),
         Verb::Presets { name: Some(name) } => {
             let text = document::preset_text(&name).ok_or_else(|| unknown(&name))?;
@@ -194,12 +203,17 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// A policy argument as what attach sends: the text of a file, or a preset's name. A file beats a preset.
-pub fn source(argument: &str) -> Result<PolicySource, Failure> {
+/// A policy argument as what attach sends: the text of a file, a preset's name, or a name in a source. A file beats a
+/// preset, a preset beats a source; `git:NAME` and `git:SOURCE:NAME` are names in a source and nothing else.
+pub fn source(argument: &str, config: &GatewayConfig) -> Result<PolicySource, Failure> {
+    if let Some(name) = argument.strip_prefix("git:") {
+        return Ok(in_git(name));
+    }
     let path = Path::new(argument);
     if !path.exists() {
         return match document::preset_text(argument) {
             Some(_) => Ok(PolicySource::Preset(argument.to_owned())),
+            None if !config.sources.is_empty() => Ok(in_git(argument)),
             None => Err(unknown(argument)),
         };
     }
@@ -213,6 +227,19 @@ pub fn source(argument: &str) -> Result<PolicySource, Failure> {
         text,
         packages: None,
     })
+}
+
+fn in_git(name: &str) -> PolicySource {
+    let (source, policy) = match name.split_once(':') {
+        Some((source, policy)) => (Some(source.to_owned()), policy),
+        None => (None, name),
+    };
+    PolicySource::Git {
+        source,
+        policy: policy.to_owned(),
+        hash: None,
+        packages: None,
+    }
 }
 
 /// A policy argument as its meaning.

@@ -1,6 +1,7 @@
 //! The arguments of `sallyport run`, and the job that they ask for.
 
 use clap::Args;
+use gateway::config::GatewayConfig;
 use runner::{IsolationChoice, JobRequest};
 
 use crate::cli::policy::source;
@@ -20,8 +21,8 @@ the run and stopped when the last run ends.";
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Arguments {
-    /// Policy file, or the name of a preset (`sallyport policy presets`)
-    #[arg(long, value_name = "FILE|PRESET", default_value = "none")]
+    /// Policy file, the name of a preset (`sallyport policy presets`), or a policy in git (`sallyport policy source`)
+    #[arg(long, value_name = "FILE|PRESET|NAME", default_value = "none")]
     policy: String,
     /// Image that the engine has [default: the shipped sandbox image]
     #[arg(long)]
@@ -68,8 +69,8 @@ pub struct Arguments {
 
 impl Arguments {
     /// The job that they ask for. Mistakes of the policy are told before anything is started.
-    pub fn job(self) -> Result<JobRequest, Failure> {
-        let policy = source(&self.policy).map_err(|failure| failure.code(NOT_RUN))?;
+    pub fn job(self, config: &GatewayConfig) -> Result<JobRequest, Failure> {
+        let policy = source(&self.policy, config).map_err(|failure| failure.code(NOT_RUN))?;
         let mut job = JobRequest::new(policy, self.command);
         job.image = self.image;
         job.isolation = self.isolation;

@@ -48,7 +48,7 @@ impl From<runner::Failure> for Failure {
 pub fn perform(arguments: Arguments, shared: &Shared) -> Verdict {
     let config = shared.load()?;
     let quiet = arguments.quiet;
-    let job = arguments.job()?;
+    let job = arguments.job(&config.gateway)?;
     let format = shared.format();
     wait(async {
         let mut signals = Signals::new()?;

@@ -51,9 +51,10 @@ fn line(group: &Group) -> String {
     let reason = group
         .reason
         .map_or_else(String::new, |reason| format!(": {}", reason.code()));
-    let rule = group.rule.as_ref().map_or_else(String::new, |rule| {
-        format!(" ({})", rule.line())
-    });
+    let rule = group
+        .rule
+        .as_ref()
+        .map_or_else(String::new, |rule| format!(" ({})", rule.line()));
     format!(
         "{}{protocol}{often}{moved}{reason}{rule}",
         group.destination

@@ -126,7 +126,12 @@ impl SourceConfig {
     /// What makes it the same source across restarts: a state that was kept for another one is not this one's.
     pub fn identity(&self) -> String {
         let floors = self.floors.as_ref().map_or("", TreePath::as_str);
-        let parts = [self.remote.as_str(), &self.branch.reference(), self.folder.as_str(), floors];
+        let parts = [
+            self.remote.as_str(),
+            &self.branch.reference(),
+            self.folder.as_str(),
+            floors,
+        ];
         parts.join("\n")
     }
 }

@@ -17,7 +17,10 @@ pub fn sources(node: Option<&Node>, mistakes: &mut Mistakes) -> Vec<SourceConfig
     let mut all = Vec::new();
     for entry in node.map_or(&[][..], Node::entries) {
         if !is_short_name(&entry.key) {
-            mistakes.add(&entry.at, "a source's name has 1 to 40 characters of a-z, 0-9 and '-'");
+            mistakes.add(
+                &entry.at,
+                "a source's name has 1 to 40 characters of a-z, 0-9 and '-'",
+            );
             continue;
         }
         all.extend(source(&entry.key, &entry.value, mistakes));
@@ -36,15 +39,23 @@ fn source(name: &str, node: &Node, mistakes: &mut Mistakes) -> Option<SourceConf
         None => "policies".parse().ok(),
         some => named(some, mistakes),
     };
-    let floors = node.field("floors").and_then(|floors| named(Some(floors), mistakes));
-    let signatures = node.field("signatures").map(|section| signatures(section, mistakes));
+    let floors = node
+        .field("floors")
+        .and_then(|floors| named(Some(floors), mistakes));
+    let signatures = node
+        .field("signatures")
+        .map(|section| signatures(section, mistakes));
     let rewrites = match (node.field("rewrites").and_then(Node::scalar), &signatures) {
         (Some("refuse"), _) | (None, Some(_)) => Rewrites::Refuse,
         _ => Rewrites::Follow,
     };
     let path = |key: &str| node.field(key).and_then(Node::scalar).map(PathBuf::from);
-    let access =
-        Access { ssh_key: path("ssh_key"), known_hosts: path("known_hosts"), ca: path("ca"), token: path("token") };
+    let access = Access {
+        ssh_key: path("ssh_key"),
+        known_hosts: path("known_hosts"),
+        ca: path("ca"),
+        token: path("token"),
+    };
     let config = SourceConfig {
         name: name.to_owned(),
         remote: remote?,
@@ -72,7 +83,11 @@ fn source(name: &str, node: &Node, mistakes: &mut Mistakes) -> Option<SourceConf
 fn fits_together(node: &Node, config: &SourceConfig, mistakes: &mut Mistakes) {
     let transport = config.remote.transport();
     if transport == Transport::Ssh && config.access.known_hosts.is_none() {
-        mistakes.hint(&node.at, "an ssh remote needs `known_hosts`", "write it with `ssh-keyscan HOST`, and compare the key with what the host's owner says");
+        mistakes.hint(
+            &node.at,
+            "an ssh remote needs `known_hosts`",
+            "write it with `ssh-keyscan HOST`, and compare the key with what the host's owner says",
+        );
     }
     for (key, only) in [
         ("ssh_key", Transport::Ssh),
@@ -89,24 +104,41 @@ fn fits_together(node: &Node, config: &SourceConfig, mistakes: &mut Mistakes) {
     let floors = config.floors.as_ref().map(|f| format!("{}/", f.as_str()));
     let folder = format!("{}/", config.folder.as_str());
     if floors.is_some_and(|floors| floors.starts_with(&folder) || folder.starts_with(&floors)) {
-        mistakes.add(&node.at, "`floors` and `folder` hold one another; a floor is not a policy that a run may choose");
+        mistakes.add(
+            &node.at,
+            "`floors` and `folder` hold one another; a floor is not a policy that a run may choose",
+        );
     }
 }
 
 fn named<T: FromStr<Err = NameError>>(node: Option<&Node>, mistakes: &mut Mistakes) -> Option<T> {
     let node = node?;
-    let text = node.scalar().filter(|text| !text.is_empty() && !node.is_null())?;
-    text.parse().map_err(|error: NameError| mistakes.add(&node.at, error.to_string())).ok()
+    let text = node
+        .scalar()
+        .filter(|text| !text.is_empty() && !node.is_null())?;
+    text.parse()
+        .map_err(|error: NameError| mistakes.add(&node.at, error.to_string()))
+        .ok()
 }
 
 fn signatures(node: &Node, mistakes: &mut Mistakes) -> Signatures {
     let signers = node.field("ssh").map_or(&[][..], Node::items);
     let found = Signatures {
-        ssh: signers.iter().filter_map(|item| signer(item, mistakes)).collect(),
-        openpgp: node.field("openpgp").and_then(Node::scalar).map(PathBuf::from),
+        ssh: signers
+            .iter()
+            .filter_map(|item| signer(item, mistakes))
+            .collect(),
+        openpgp: node
+            .field("openpgp")
+            .and_then(Node::scalar)
+            .map(PathBuf::from),
     };
     if signers.is_empty() && found.openpgp.is_none() {
-        mistakes.hint(&node.at, "no signer is listed, so no commit could ever be loaded", "list keys under `ssh`, or a keyring under `openpgp`");
+        mistakes.hint(
+            &node.at,
+            "no signer is listed, so no commit could ever be loaded",
+            "list keys under `ssh`, or a keyring under `openpgp`",
+        );
     }
     found
 }
@@ -116,14 +148,25 @@ fn signer(node: &Node, mistakes: &mut Mistakes) -> Option<SshSigner> {
     let key = match at.scalar()?.parse::<ssh_key::PublicKey>() {
         Ok(key) => key,
         Err(error) => {
-            mistakes.hint(&at.at, format!("this is no SSH key: {error}"), "a line of a .pub file");
+            mistakes.hint(
+                &at.at,
+                format!("this is no SSH key: {error}"),
+                "a line of a .pub file",
+            );
             return None;
         }
     };
     if !super::super::signature::ssh::is_judged(&key) {
-        mistakes.hint(&at.at, format!("signatures of {} keys are not judged", key.algorithm()), "use an ed25519 or a P-256 key");
+        mistakes.hint(
+            &at.at,
+            format!("signatures of {} keys are not judged", key.algorithm()),
+            "use an ed25519 or a P-256 key",
+        );
     }
-    let until = node.field("until").and_then(Node::scalar).and_then(day_after);
+    let until = node
+        .field("until")
+        .and_then(Node::scalar)
+        .and_then(day_after);
     Some(SshSigner { key, until })
 }
 
@@ -134,7 +177,9 @@ fn limits(node: Option<&Node>) -> SourceLimits {
     let number = |key: &str| node.field(key).and_then(whole);
     SourceLimits {
         fetch: bytes("fetch").unwrap_or(defaults.fetch),
-        files: number("files").and_then(|n| usize::try_from(n).ok()).unwrap_or(defaults.files),
+        files: number("files")
+            .and_then(|n| usize::try_from(n).ok())
+            .unwrap_or(defaults.files),
         file: bytes("file").unwrap_or(defaults.file),
         total: bytes("total").unwrap_or(defaults.total),
         time: number("seconds").map_or(defaults.time, Duration::from_secs),

@@ -40,7 +40,9 @@ pub enum SignatureError {
     #[error("it is signed by {0}, whose time is over")]
     Expired(Signer),
     /// The signature is not one of this commit.
-    #[error("its signature does not fit: it was changed after it was signed, or the signature is another commit's")]
+    #[error(
+        "its signature does not fit: it was changed after it was signed, or the signature is another commit's"
+    )]
     Wrong,
     /// The verifier did not say yes, in its own word.
     #[error("its signature was not verified ({0})")]
@@ -54,8 +56,16 @@ pub enum SignatureError {
 }
 
 /// Judges a commit; `scratch` is a folder of the gateway's own.
-pub async fn judge(commit: &Commit, signers: &Signatures, now: UnixSeconds, scratch: &Path) -> Result<Signer, SignatureError> {
-    let signature = commit.signature.as_deref().ok_or(SignatureError::Unsigned)?;
+pub async fn judge(
+    commit: &Commit,
+    signers: &Signatures,
+    now: UnixSeconds,
+    scratch: &Path,
+) -> Result<Signer, SignatureError> {
+    let signature = commit
+        .signature
+        .as_deref()
+        .ok_or(SignatureError::Unsigned)?;
     if signature.starts_with(ssh::BEGIN) && !signers.ssh.is_empty() {
         return ssh::judge(&commit.payload, signature, &signers.ssh, now);
     }

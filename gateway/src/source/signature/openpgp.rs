@@ -16,23 +16,67 @@ use crate::source::program::{Limits, Program};
 pub const BEGIN: &str = "-----BEGIN PGP SIGNATURE-----\n";
 const END: &str = "-----END PGP SIGNATURE-----\n";
 /// Words that end it, whatever else is said.
-const REFUSED: [&str; 9] =
-    ["BADSIG", "ERRSIG", "EXPSIG", "EXPKEYSIG", "REVKEYSIG", "NO_PUBKEY", "NODATA", "UNEXPECTED", "FAILURE"];
+const REFUSED: [&str; 9] = [
+    "BADSIG",
+    "ERRSIG",
+    "EXPSIG",
+    "EXPKEYSIG",
+    "REVKEYSIG",
+    "NO_PUBKEY",
+    "NODATA",
+    "UNEXPECTED",
+    "FAILURE",
+];
 
 /// Judges a signature.
-pub async fn judge(payload: &[u8], signature: &str, keyring: &Path, scratch: &Path) -> Result<Signer, SignatureError> {
+pub async fn judge(
+    payload: &[u8],
+    signature: &str,
+    keyring: &Path,
+    scratch: &Path,
+) -> Result<Signer, SignatureError> {
     if !signature.ends_with(END) || signature.matches("-----BEGIN").count() != 1 {
-        return Err(SignatureError::Malformed("it is not exactly one signature".to_owned()));
+        return Err(SignatureError::Malformed(
+            "it is not exactly one signature".to_owned(),
+        ));
     }
     let file = scratch.join("signature");
-    let mut written = std::fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&file)?;
+    let mut written = std::fs::OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(&file)?;
     written.write_all(signature.as_bytes())?;
-    let limits = Limits { file: 1 << 20, memory: 1 << 30, time: Duration::from_secs(20) };
-    let program = Program { name: "gpgv", environment: vec![("GNUPGHOME".into(), scratch.into())], limits };
-    let (home, keyring, file) =
-        (scratch.display().to_string(), keyring.display().to_string(), file.display().to_string());
+    let limits = Limits {
+        file: 1 << 20,
+        memory: 1 << 30,
+        time: Duration::from_secs(20),
+    };
+    let program = Program {
+        name: "gpgv",
+        environment: vec![("GNUPGHOME".into(), scratch.into())],
+        limits,
+    };
+    let (home, keyring, file) = (
+        scratch.display().to_string(),
+        keyring.display().to_string(),
+        file.display().to_string(),
+    );
     let arguments = [
-        "--homedir", &home, "--status-fd", "1", "--weak-digest", "SHA1", "--weak-digest", "MD5", "--keyring", &keyring, "--", &file, "-",
+        "--homedir",
+        &home,
+        "--status-fd",
+        "1",
+        "--weak-digest",
+        "SHA1",
+        "--weak-digest",
+        "MD5",
+        "--keyring",
+        &keyring,
+        "--",
+        &file,
+        "-",
     ];
     let printed = program.run(&arguments, payload, 64 << 10).await?;
     let code = printed.code;
@@ -53,14 +97,21 @@ fn verdict(status: &str, code: Option<i32>) -> Result<Signer, SignatureError> {
             word => SignatureError::NotVerified(word.to_owned()),
         });
     }
-    let valid: Vec<&Vec<&str>> = lines.iter().filter(|l| l.first() == Some(&"VALIDSIG")).collect();
+    let valid: Vec<&Vec<&str>> = lines
+        .iter()
+        .filter(|l| l.first() == Some(&"VALIDSIG"))
+        .collect();
     let ([valid], 1, 1, Some(0)) = (valid.as_slice(), of("GOODSIG"), of("NEWSIG"), code) else {
-        return Err(SignatureError::NotVerified("no single good signature".to_owned()));
+        return Err(SignatureError::NotVerified(
+            "no single good signature".to_owned(),
+        ));
     };
     // VALIDSIG fpr date timestamp expires version reserved pubkey-algo hash-algo class [primary-fpr]
     match (valid.get(1), valid.get(9)) {
         (Some(fingerprint), Some(&"00")) => Ok(format!("openpgp:{fingerprint}")),
-        _ => Err(SignatureError::NotVerified("not a signature of a binary document".to_owned())),
+        _ => Err(SignatureError::NotVerified(
+            "not a signature of a binary document".to_owned(),
+        )),
     }
 }
 
