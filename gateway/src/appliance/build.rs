@@ -57,8 +57,7 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
     let (follower, view) = Follower::open(Ns::from_fd(own_namespace()?)?)?;
     let fixed = Fixed::new(&pools, &config);
     let book = Arc::new(fixed.book(&view.borrow(), &[]));
-    let sources = Sources::open(&config.sources, &config.state_dir)
-        .map_err(files("opening the sources in", &config.state_dir))?;
+    let sources = sources(&config)?;
     let (opening, open) = watch::channel(false);
     let here = Here::new(view.clone(), follower.notices());
     let ctx = Context {
@@ -78,19 +77,13 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
     let registry = Arc::new(Registry::new(Parts {
         ctx: ctx.clone(),
         enforcer: enforcer.clone(),
-        composer: Composer::new(config.floors.clone(), config.own.clone())
-            .with_sources(sources.shelf().clone()),
+        composer: composer(&config, &sources),
         leases,
         states: StateDir::open(&config.run_dir).map_err(files("making", &config.run_dir))?,
         pools,
         book,
     }));
-    let following = Following {
-        sources: Arc::new(sources),
-        registry: registry.clone(),
-        journal: journal.clone(),
-        tasks: ctx.tasks.clone(),
-    };
+    let following = Following::new(sources, &registry, &ctx);
     let posture = Arc::new(Posture::new(
         enforcer.clone(),
         journal,
@@ -178,6 +171,15 @@ pub fn kernel(config: &GatewayConfig, pools: &Pools) -> kernel::Config {
         limits: config.floods,
         ..kernel::Config::new(pools.service_v4(), pools.service_v6())
     }
+}
+
+fn sources(config: &GatewayConfig) -> Result<Sources, BuildError> {
+    Sources::open(&config.sources, &config.state_dir)
+        .map_err(files("opening the policy sources in", &config.state_dir))
+}
+
+fn composer(config: &GatewayConfig, sources: &Sources) -> Composer {
+    Composer::new(config.floors.clone(), config.own.clone()).with_sources(sources.shelf().clone())
 }
 
 fn own_namespace() -> Result<std::os::fd::OwnedFd, BuildError> {

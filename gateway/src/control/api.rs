@@ -16,6 +16,7 @@
 //! | POST | `/v1/selftest` | | [`SelftestReport`] |
 //! | GET | `/v1/sources` | | [`SourceView`](crate::source::SourceView) (a list) |
 //! | POST | `/v1/sources/{name}/sync` | [`SyncRequest`](crate::source::view::SyncRequest) | the source |
+//! | POST | `/v1/sources/{name}/proposals` | [`ProposalRequest`](crate::source::view::ProposalRequest) | the branch |
 //! | POST | `/v1/resolve` | [`ResolveRequest`](crate::source::view::ResolveRequest) | the policy |
 
 use std::collections::BTreeMap;
@@ -370,7 +371,7 @@ pub struct Problem {
     /// HTTP status.
     pub status: u16,
     /// Stable word for programs: `bad_request`, `not_allowed`, `not_found`, `conflict`, `policy_invalid`,
-    /// `not_enforced_yet`, `source_empty`, `namespace_refused`, `sealed`, `journal`, `full`, `denied`, `kernel`, `internal`.
+    /// `not_enforced_yet`, `source_empty`, `source_refused`, `namespace_refused`, `sealed`, `journal`, `full`, `denied`, `kernel`, `internal`.
     pub code: String,
     /// What is wrong, lower case.
     pub message: String,

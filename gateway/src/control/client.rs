@@ -27,7 +27,9 @@ use super::api::{
     SelftestReport,
 };
 use super::descriptor::Carrier;
-use crate::source::view::{ResolveRequest, ResolvedPolicy, SourceView, SyncRequest};
+use crate::source::view::{
+    ProposalRequest, Proposed, ResolveRequest, ResolvedPolicy, SourceView, SyncRequest,
+};
 
 /// Every answer but the selftest's comes from memory or a few netlink calls; a gateway that needs longer is stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -308,6 +310,16 @@ impl Client {
     /// The policy that a source has under a name now.
     pub async fn resolve(&self, request: &ResolveRequest) -> Result<ResolvedPolicy, ClientError> {
         self.source("/v1/resolve", encode(request)?).await
+    }
+
+    /// Writes a proposal to a source's remote.
+    pub async fn propose(
+        &self,
+        source: &str,
+        request: &ProposalRequest,
+    ) -> Result<Proposed, ClientError> {
+        let path = format!("/v1/sources/{source}/proposals");
+        self.source(&path, encode(request)?).await
     }
 
     async fn source<T: DeserializeOwned>(&self, path: &str, body: Bytes) -> Result<T, ClientError> {

@@ -88,6 +88,10 @@ pub async fn route(
             allow(Group::Operate)?;
             json(&verbs.sync(name, &read(request).await?).await?)
         }
+        ("POST", ["v1", "sources", name, "proposals"]) => {
+            allow(Group::Operate)?;
+            json(&verbs.propose(name, &read(request).await?, peer).await?)
+        }
         ("POST", ["v1", "resolve"]) => {
             allow(Group::Attach)?;
             json(&verbs.resolve(&read(request).await?).await?)

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use super::access::Peer;
 use super::api::{PolicySource, Problem};
 use super::problems;
 use super::verbs::Verbs;
-use crate::source::view::{ResolveRequest, ResolvedPolicy, SyncRequest};
+use crate::source::propose::ProposeError;
+use crate::source::view::{ProposalRequest, Proposed, ResolveRequest, ResolvedPolicy, SyncRequest};
 use crate::source::{Source, SourceView};
 
 impl Verbs {
@@ -40,16 +42,17 @@ impl Verbs {
             .ok_or_else(problems::stopping)
     }
 
-    /// A source that has loaded nothing yet is waited for.
+    /// A source that has loaded nothing yet is waited for where its policy or its floor is needed.
     pub(super) async fn wait_source(&self, policy: &PolicySource) {
-        if matches!(policy, PolicySource::Git { .. }) {
-            self.following.ready().await;
-        }
+        let asked = matches!(policy, PolicySource::Git { .. });
+        self.following
+            .ready(|config| asked || config.floors.is_some())
+            .await;
     }
 
     /// The policy that a source has under a name now.
     pub async fn resolve(&self, request: &ResolveRequest) -> Result<ResolvedPolicy, Problem> {
-        self.following.ready().await;
+        self.following.ready(|_| true).await;
         let shelf = self.following.sources.shelf();
         let found = shelf
             .find(
@@ -64,6 +67,35 @@ impl Verbs {
             file: found.entry.document.file.clone(),
             hash: found.entry.policy.hash,
             text: found.entry.document.text,
+        })
+    }
+
+    /// Writes a proposal to a source's remote.
+    pub async fn propose(
+        &self,
+        name: &str,
+        request: &ProposalRequest,
+        peer: Peer,
+    ) -> Result<Proposed, Problem> {
+        let written = self.source(name)?.propose(request, peer.uid).await;
+        written.map_err(|error| {
+            let message = problems::chain(&error);
+            match error {
+                ProposeError::NotAllowed => Problem::new(403, "not_allowed", message)
+                    .hint("`proposals: allowed` in the source's configuration permits it"),
+                ProposeError::Request(_) | ProposeError::Path { .. } => {
+                    Problem::new(400, "bad_request", message)
+                }
+                ProposeError::Mistakes(found) => Problem::new(422, "policy_invalid", message)
+                    .mistakes(found.iter().map(ToString::to_string)),
+                ProposeError::NoBase => Problem::new(409, "conflict", message)
+                    .hint("`sallyport policy source` says why"),
+                ProposeError::Git(_) => Problem::new(502, "source_refused", message)
+                    .hint("choose a name that no proposal has yet, and see whether the source's key may push"),
+                ProposeError::File(_) | ProposeError::Mirror(_) => {
+                    Problem::new(502, "source_refused", message)
+                }
+            }
         })
     }
 }

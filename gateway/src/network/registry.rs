@@ -388,7 +388,7 @@ impl Registry {
     ) -> Result<usize, ChangeError> {
         state.generation = Generation(entered.state.generation.0 + 1);
         state.policy = composed.snapshot.hash();
-        state.resolved = composed.resolved.clone();
+        state.resolved.clone_from(&composed.resolved);
         state.used = network.ledger.used();
         self.parts.states.save(&state)?;
         network

@@ -167,6 +167,23 @@ impl Source {
         self.slot.config()
     }
 
+    /// Where it keeps things.
+    pub(super) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// Waits for a look that is going on, and keeps others from beginning.
+    pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+
+    /// The commit in force and its documents.
+    pub(super) fn in_force(&self) -> Option<(Oid, load::Documents)> {
+        let inner = self.inner();
+        let good = inner.kept.good.as_ref()?;
+        Some((good.commit.clone(), good.documents()))
+    }
+
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -264,7 +281,10 @@ impl Source {
         self.folder.save(&kept)?;
         self.inner().kept = kept;
         self.slot.put(catalogue.clone());
-        mirror.keep(&tip).await?;
+        // In force already; without the reference only a later comparison has less to go by.
+        if let Err(error) = mirror.keep(&tip).await {
+            tracing::warn!(source = %config.name, %error, "the commit in force could not be kept in the mirror");
+        }
         Ok(Some(catalogue))
     }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::names::Oid;
-use super::{Looked, Source, SourceView, Sources};
+use super::{Looked, Source, SourceConfig, SourceView, Sources};
+use crate::context::Context;
 use crate::network::recompose::Concerned;
 use crate::network::registry::Registry;
 use crate::record::Journal;
@@ -29,6 +30,16 @@ pub struct Following {
 }
 
 impl Following {
+    /// Sources of a gateway; nothing is looked at yet.
+    pub fn new(sources: Sources, registry: &Arc<Registry>, ctx: &Context) -> Self {
+        Self {
+            sources: Arc::new(sources),
+            registry: registry.clone(),
+            journal: ctx.journal.clone(),
+            tasks: ctx.tasks.clone(),
+        }
+    }
+
     /// Looks at each remote now and then.
     pub fn run(&self) {
         for source in self.sources.all() {
@@ -54,14 +65,12 @@ impl Following {
         receiver.await.ok()
     }
 
-    /// Waits for the first look of sources that have nothing yet, as long as one may take.
-    pub async fn ready(&self) {
-        let waiting = self
-            .sources
-            .all()
-            .iter()
-            .filter(|s| s.is_empty() && s.looks() < 2);
-        for source in waiting {
+    /// Waits for the first look of sources that have nothing yet and are needed, as long as one may take.
+    pub async fn ready(&self, needed: impl Fn(&SourceConfig) -> bool + Send + Sync) {
+        let empty = |source: &&Arc<Source>| {
+            source.is_empty() && source.looks() < 2 && needed(source.config())
+        };
+        for source in self.sources.all().iter().filter(empty) {
             let limit = source.config().limits.time + Duration::from_secs(5);
             let _ = tokio::time::timeout(limit, self.sync(source, None)).await;
         }

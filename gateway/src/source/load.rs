@@ -270,8 +270,11 @@ pub async fn read(
         mistakes: Vec::new(),
         commit: commit.as_str().into(),
     };
-    let mut documents = Documents::default();
-    documents.policies = walk.folder(root, &config.folder).await?;
+    let policies = walk.folder(root, &config.folder).await?;
+    let mut documents = Documents {
+        policies,
+        floors: Vec::new(),
+    };
     if let Some(floors) = &config.floors {
         documents.floors = walk.folder(root, floors).await?;
     }
@@ -338,7 +341,7 @@ impl Walk<'_> {
                 }
                 match (item.kind, tree::is_policy(&item.name)) {
                     (Kind::Folder, _) if depth >= DEEPEST => {
-                        self.wrong(&file, format!("a folder is deeper than {DEEPEST}"))
+                        self.wrong(&file, format!("a folder is deeper than {DEEPEST}"));
                     }
                     (Kind::Folder, _) => folders.push((file, item.oid, depth + 1)),
                     (Kind::File, Err(why)) => self.wrong(&file, why),

@@ -70,7 +70,7 @@ impl Mirror {
         self.directory.with_extension("fetching")
     }
 
-    fn files<'a>(&'a self) -> impl Fn(io::Error) -> MirrorError + 'a {
+    fn files(&self) -> impl Fn(io::Error) -> MirrorError + '_ {
         |source| MirrorError::Files {
             path: self.directory.clone(),
             source,

@@ -18,6 +18,7 @@ pub mod mirror;
 pub mod names;
 pub mod objects;
 pub mod program;
+pub mod propose;
 pub mod shelf;
 pub mod signature;
 pub mod state;

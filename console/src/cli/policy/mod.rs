@@ -7,6 +7,7 @@ mod guide;
 mod learn;
 mod lints;
 mod records;
+mod propose;
 mod render;
 mod replay;
 mod test;
@@ -119,6 +120,9 @@ pub enum Verb {
     /// Look at policy sources now
     #[command(after_help = sources::SYNC_HELP)]
     Sync(sources::SyncArguments),
+    /// Propose changes of policies in git: a branch of their own, for people to merge
+    #[command(after_help = propose::HELP)]
+    Propose(propose::Arguments),
     /// Print the kernel rules that every sandbox is behind, as text
     Render(render::Arguments),
     /// List the presets, or print one
@@ -142,6 +146,7 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
         Verb::Reasons { code } => guide::reasons(code.as_deref(), shared.format()),
         Verb::Sets { name } => guide::sets(name.as_deref(), shared.format()),
         Verb::Source => sources::list(shared),
+        Verb::Propose(arguments) => propose::perform(arguments, shared),
         Verb::Sync(arguments) => sources::sync(arguments, shared),
         Verb::Render(arguments) => render::perform(&arguments, shared.format()),
         Verb::Presets { name: Some(name) } => {

@@ -65,7 +65,7 @@ fn report(all: &[SourceView], format: Format) -> Verdict {
     match format {
         Format::Json => show::json(&all)?,
         Format::Text if all.is_empty() => {
-            show::note("no policy source is configured (`gateway.sources`)")
+            show::note("no policy source is configured (`gateway.sources`)");
         }
         Format::Text => all.iter().try_for_each(print)?,
     }

@@ -1,0 +1,4 @@
+//! Policies in git on live networks: loaded, applied, recorded, and kept when the remote is not in order.
+
+mod networks;
+mod repository;
