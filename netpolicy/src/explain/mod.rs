@@ -77,8 +77,8 @@ pub struct Line {
     pub file: String,
     /// Line, from 1.
     pub line: u32,
-    /// The commit that the gateway read the file from; `null`: the file is unverified, or shipped.
-    #[serde(default)]
+    /// The commit that the gateway read the file from; without it the file is unverified, or shipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
 }
 

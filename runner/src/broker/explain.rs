@@ -142,7 +142,12 @@ fn words(destination: &str, explanation: &Value) -> String {
         .and_then(Value::as_u64);
     if let (Some(file), Some(line)) = (file, line) {
         let layer = get("layer").map_or_else(String::new, |layer| format!(" ({layer} policy)"));
-        let _ = writeln!(out, "  decided by {file}:{line}{layer}");
+        let commit = rule.and_then(|rule| rule.get("commit"));
+        let commit = commit
+            .and_then(Value::as_str)
+            .map(|commit| format!(" of commit {commit}"))
+            .unwrap_or_default();
+        let _ = writeln!(out, "  decided by {file}:{line}{commit}{layer}");
     }
     if let Some(generation) = explanation.get("generation").and_then(Value::as_u64) {
         let _ = writeln!(out, "  policy generation: {generation}");

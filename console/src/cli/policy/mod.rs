@@ -10,8 +10,8 @@ mod records;
 mod propose;
 mod render;
 mod replay;
-mod test;
 mod sources;
+mod test;
 
 use std::path::{Path, PathBuf};
 
