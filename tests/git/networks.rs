@@ -29,15 +29,10 @@ fn lab(repository: &Repository, extra: &str) -> Lab {
 
 /// What decided, of every record of one kind.
 fn deciders(lab: &Lab, kind: &str) -> Vec<Value> {
-    let of = |record: Value| {
-        let entry = if record["kind"] == kind {
-            Some(&record)
-        } else {
-            record.get("entry").filter(|e| e["kind"] == kind)
-        };
-        entry.map(|e| e["by"].clone())
-    };
-    lab.records().into_iter().filter_map(of).collect()
+    let is_one = |record: &&Value| record.get("kind").and_then(Value::as_str) == Some(kind);
+    let records = lab.records();
+    let of = |record: &Value| record.get("by").cloned().unwrap_or_default();
+    records.iter().filter(is_one).map(of).collect()
 }
 
 #[test]

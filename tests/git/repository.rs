@@ -14,7 +14,7 @@ impl Repository {
             folder: tempfile::tempdir().expect("a folder"),
         };
         let path = repository.path().display().to_string();
-        repository.git(&["init", "--quiet", "--bare", "--initial-branch=main", &path]);
+        git(&["init", "--quiet", "--bare", "--initial-branch=main", &path]);
         repository
     }
 
@@ -34,22 +34,6 @@ impl Repository {
         )
     }
 
-    pub fn git(&self, arguments: &[&str]) -> String {
-        let output = Command::new("git")
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            .args(["-c", "user.name=A", "-c", "user.email=a@example.com"])
-            .args(arguments)
-            .output()
-            .expect("git");
-        assert!(
-            output.status.success(),
-            "{arguments:?}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
-    }
-
     /// One more commit on main that holds exactly these files; its name.
     pub fn push(&self, files: &[(&str, &str)]) -> String {
         let work = self.folder.path().join("work");
@@ -58,16 +42,16 @@ impl Repository {
             work.display().to_string(),
             self.path().display().to_string(),
         );
-        self.git(&["clone", "--quiet", &remote, &at]);
-        self.git(&["-C", &at, "checkout", "--quiet", "-B", "main"]);
+        git(&["clone", "--quiet", &remote, &at]);
+        git(&["-C", &at, "checkout", "--quiet", "-B", "main"]);
         let _ = std::fs::remove_dir_all(work.join("policies"));
         for (file, text) in files {
             let path = work.join(file);
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
             std::fs::write(&path, text).expect("a file");
         }
-        self.git(&["-C", &at, "add", "--all"]);
-        self.git(&[
+        git(&["-C", &at, "add", "--all"]);
+        git(&[
             "-C",
             &at,
             "commit",
@@ -76,7 +60,23 @@ impl Repository {
             "-m",
             "words",
         ]);
-        self.git(&["-C", &at, "push", "--quiet", "origin", "main"]);
-        self.git(&["-C", &at, "rev-parse", "HEAD"])
+        git(&["-C", &at, "push", "--quiet", "origin", "main"]);
+        git(&["-C", &at, "rev-parse", "HEAD"])
     }
+}
+
+fn git(arguments: &[&str]) -> String {
+    let output = Command::new("git")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .args(["-c", "user.name=A", "-c", "user.email=a@example.com"])
+        .args(arguments)
+        .output()
+        .expect("git");
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }

@@ -1,5 +1,6 @@
 //! Required signatures: only a listed signer's, on exactly this commit and on all that come in with it.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use super::lab::*;
@@ -246,8 +247,6 @@ async fn whoever_is_taken_off_the_list_vouches_for_nothing() {
     let good = keys.signed("alice", OPEN, &[]);
     loaded(&keys.lab.open(), &good).await;
     assert!(research(&keys.lab.open()).is_some());
-    let mut other = Keys::new(&[("mallory", NEVER)], "");
-    std::mem::swap(&mut other.lab.extra, &mut Lab::new().extra);
     let key = std::fs::read_to_string(keys.lab.remote.home().join("mallory.pub")).unwrap();
     let lab = Lab {
         extra: format!("signatures:\n  ssh:\n    - {{ key: {:?} }}\n", key.trim()),
@@ -280,66 +279,70 @@ fn gpg(lab: &Lab, arguments: &[&str]) -> String {
     run(command, b"")
 }
 
-/// OpenPGP through gpgv and a fixed keyring: listed, unlisted, expired, revoked, and the wrong class.
+/// An author with OpenPGP keys, and a keyring with some of them.
+struct Author(Lab);
+
+impl Author {
+    fn new(keys: &[&str]) -> Self {
+        let lab = Lab::new();
+        let private = std::fs::Permissions::from_mode(0o700);
+        std::fs::set_permissions(lab.remote.home(), private).unwrap();
+        for key in keys {
+            gpg(&lab, &["--quick-gen-key", key, "ed25519", "sign", "never"]);
+        }
+        Self(lab)
+    }
+
+    fn fingerprint(&self, key: &str) -> String {
+        let listed = gpg(&self.0, &["--with-colons", "--list-keys", key]);
+        let line = listed.lines().find_map(|l| l.strip_prefix("fpr:"));
+        line.unwrap().trim_matches(':').to_owned()
+    }
+
+    fn commit(&self, key: &str, text: &str, parents: &[&str]) -> String {
+        let tree = self.0.remote.policies(&[("research.yml", text)]);
+        let key = format!("user.signingkey={}!", self.fingerprint(key));
+        let options = ["-c", "gpg.format=openpgp", "-c", &key];
+        self.0.remote.commit_with(&options, &tree, parents)
+    }
+
+    fn revoke(&self, key: &str) {
+        let (home, print) = (self.0.remote.home().display(), self.fingerprint(key));
+        let file = format!("{home}/openpgp-revocs.d/{print}.rev");
+        // gpg spoils the file so that nobody imports it by mistake
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replace(":-----BEGIN", "-----BEGIN")).unwrap();
+        gpg(&self.0, &["--import", &file]);
+    }
+
+    /// The lab that lists these keys.
+    fn listing(mut self, keys: &[&str]) -> Self {
+        let keyring = self.0.folder.path().join("signers.gpg");
+        let mut arguments = vec!["--output", keyring.to_str().unwrap(), "--export"];
+        arguments.extend(keys);
+        gpg(&self.0, &arguments);
+        std::fs::set_permissions(&keyring, std::fs::Permissions::from_mode(0o644)).unwrap();
+        self.0.extra = format!("signatures: {{ openpgp: {} }}\n", keyring.display());
+        self
+    }
+}
+
+impl Drop for Author {
+    fn drop(&mut self) {
+        stop_agent(&self.0);
+    }
+}
+
+/// OpenPGP through gpgv and a fixed keyring: listed, unlisted and revoked.
 #[tokio::test]
 async fn openpgp_signatures_count_by_keyring_and_status_alone() {
-    use std::os::unix::fs::PermissionsExt;
-    let mut lab = Lab::new();
-    std::fs::set_permissions(lab.remote.home(), std::fs::Permissions::from_mode(0o700)).unwrap();
-    let fingerprint = |who: &str| {
-        let listed = gpg(&lab, &["--with-colons", "--list-keys", who]);
-        listed
-            .lines()
-            .find_map(|l| l.strip_prefix("fpr:"))
-            .unwrap()
-            .trim_matches(':')
-            .to_owned()
-    };
-    for (who, life) in [
-        ("good@example.com", "never"),
-        ("other@example.com", "never"),
-        ("short@example.com", "seconds=1"),
-        ("gone@example.com", "never"),
-    ] {
-        gpg(&lab, &["--quick-gen-key", who, "ed25519", "sign", life]);
-    }
-    let commit = |who: &str, text: &str, parents: &[&str]| {
-        let tree = lab.remote.policies(&[("research.yml", text)]);
-        let key = format!("user.signingkey={}!", fingerprint(who));
-        let oid = lab
-            .remote
-            .commit_with(&["-c", "gpg.format=openpgp", "-c", &key], &tree, parents);
-        lab.remote.set("main", &oid);
-        oid
-    };
-    // signed while it could; by the time it is judged it cannot, or is not listed, or is revoked
-    let good = commit("good@example.com", OPEN, &[]);
-    let other = commit("other@example.com", CLOSED, &[&good]);
-    let gone = commit("gone@example.com", CLOSED, &[&good]);
-    let revocation = format!(
-        "{}/openpgp-revocs.d/{}.rev",
-        lab.remote.home().display(),
-        fingerprint("gone@example.com")
-    );
-    let text = std::fs::read_to_string(&revocation)
-        .unwrap()
-        .replace(":-----BEGIN", "-----BEGIN");
-    std::fs::write(&revocation, text).unwrap();
-    gpg(&lab, &["--import", &revocation]);
-    let keyring = lab.folder.path().join("signers.gpg");
-    gpg(
-        &lab,
-        &[
-            "--output",
-            keyring.to_str().unwrap(),
-            "--export",
-            "good@example.com",
-            "short@example.com",
-            "gone@example.com",
-        ],
-    );
-    std::fs::set_permissions(&keyring, std::fs::Permissions::from_mode(0o644)).unwrap();
-    lab.extra = format!("signatures: {{ openpgp: {} }}\n", keyring.display());
+    let author = Author::new(&["good@example.com", "other@example.com", "gone@example.com"]);
+    let good = author.commit("good@example.com", OPEN, &[]);
+    let other = author.commit("other@example.com", CLOSED, &[&good]);
+    let gone = author.commit("gone@example.com", CLOSED, &[&good]);
+    author.revoke("gone@example.com");
+    let author = author.listing(&["good@example.com", "gone@example.com"]);
+    let lab = &author.0;
     let sources = lab.open();
     lab.remote.set("main", &other);
     let said = refused(&sources, None).await;
@@ -352,36 +355,37 @@ async fn openpgp_signatures_count_by_keyring_and_status_alone() {
     assert!(said.contains("REVKEYSIG"), "{said}");
     lab.remote.set("main", &good);
     loaded(&sources, &good).await;
-    assert!(
-        main_of(&sources)
-            .view()
-            .signer
-            .unwrap()
-            .starts_with("openpgp:")
-    );
-    // tampered with
-    let text = lab
-        .remote
-        .git(&["cat-file", "commit", &good], b"")
-        .replace("words", "Words");
-    let bad = lab.remote.raw_commit(format!("{text}\n").as_bytes());
+    let signer = main_of(&sources).view().signer.unwrap();
+    assert!(signer.starts_with("openpgp:"), "{signer}");
+}
+
+#[tokio::test]
+async fn an_openpgp_signature_of_other_bytes_or_of_another_kind_does_not_count() {
+    let author = Author::new(&["good@example.com"]).listing(&["good@example.com"]);
+    let lab = &author.0;
+    let good = author.commit("good@example.com", OPEN, &[]);
+    lab.remote.set("main", &good);
+    let sources = lab.open();
+    loaded(&sources, &good).await;
+    let next = author.commit("good@example.com", CLOSED, &[&good]);
+    let text = lab.remote.git(&["cat-file", "commit", &next], b"");
+    let tampered = text.replace("words", "Words");
+    let bad = lab.remote.raw_commit(format!("{tampered}\n").as_bytes());
     lab.remote.set("main", &bad);
     let said = refused(&sources, Some(&good)).await;
-    assert!(!said.is_empty());
+    assert!(said.contains("does not fit"), "{said}");
     // an SSH signature does not count where only OpenPGP signers are listed
     let keys = Keys::new(&[("alice", NEVER)], "");
     let tree = lab.remote.policies(&[("research.yml", CLOSED)]);
-    let key = format!(
-        "user.signingkey={}",
-        keys.lab.remote.home().join("alice").display()
-    );
-    let ssh = lab
-        .remote
-        .commit_with(&["-c", "gpg.format=ssh", "-c", &key], &tree, &[&good]);
+    let key = keys.lab.remote.home().join("alice");
+    let key = format!("user.signingkey={}", key.display());
+    let options = ["-c", "gpg.format=ssh", "-c", &key];
+    let ssh = lab.remote.commit_with(&options, &tree, &[&good]);
     lab.remote.set("main", &ssh);
     let said = refused(&sources, Some(&good)).await;
     assert!(said.contains("no signer is listed"), "{said}");
-    stop_agent(&lab);
+    lab.remote.set("main", &next);
+    loaded(&sources, &next).await;
 }
 
 fn stop_agent(lab: &Lab) {
