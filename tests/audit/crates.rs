@@ -27,7 +27,7 @@ const LICENCES: [&str; 14] = [
 ];
 
 /// Crates that may stand in the tree twice, each with the reason.
-const TWICE: [(&str, &str); 12] = [
+const TWICE: [(&str, &str); 13] = [
     ("base64", "the engine's client is a version ahead"),
     (
         "bit-set",
@@ -39,6 +39,10 @@ const TWICE: [(&str, &str); 12] = [
     ("getrandom", "key generation waits for its successor"),
     ("hashbrown", "maps of different ages"),
     ("nix", "netlink sockets use the version before"),
+    (
+        "rand",
+        "the older one belongs to RSA keys of commits, which are switched off and not built",
+    ),
     ("rand_core", "key generation waits for its successor"),
     ("syn", "derive macros of different ages, at build time only"),
     (
