@@ -17,6 +17,7 @@ pub mod enforcer;
 pub mod error;
 mod inspect;
 mod lanes;
+pub mod limits;
 pub mod links;
 pub mod monitor;
 pub mod netns;

@@ -10,9 +10,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
+use rustix::process::{Pid, Resource, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use crate::kernel::limits::limit;
 
 /// Where programs are looked for; the gateway's own PATH could name a folder of somebody else.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -167,27 +169,17 @@ impl Program {
             program: self.name,
             source,
         };
-        let child = self.command(arguments).spawn().map_err(fail)?;
-        let pid = child
-            .id()
-            .and_then(|id| i32::try_from(id).ok())
-            .and_then(Pid::from_raw);
-        let group = Group(pid);
-        let seconds = self.limits.time.as_secs().max(1);
-        // Set from outside, before the program has read a byte from anybody; its children inherit them.
-        for (resource, most) in [
+        let mut command = self.command(arguments);
+        let limits = [
             (Resource::Fsize, self.limits.file),
             (Resource::As, self.limits.memory),
-            (Resource::Cpu, seconds),
+            (Resource::Cpu, self.limits.time.as_secs().max(1)),
             (Resource::Core, 0),
-        ] {
-            let limit = Rlimit {
-                current: Some(most),
-                maximum: Some(most),
-            };
-            prlimit(pid, resource, limit).map_err(|e| fail(e.into()))?;
-        }
-        Ok((child, group))
+        ];
+        limit(&mut command, limits);
+        let child = command.spawn().map_err(fail)?;
+        let pid = child.id().and_then(|id| i32::try_from(id).ok());
+        Ok((child, Group(pid.and_then(Pid::from_raw))))
     }
 
     /// Starts a program that is then spoken to; nobody reads what it says on standard error.
