@@ -153,6 +153,7 @@ impl Meters {
             // A folded entry's denials were counted one by one.
             Entry::Folded { .. }
             | Entry::Network(_)
+            | Entry::Source(_)
             | Entry::Posture { .. }
             | Entry::Gap { .. } => {}
         }

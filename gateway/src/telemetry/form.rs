@@ -160,6 +160,20 @@ fn log(line: &Line) -> Value {
                 .number("policy.generation", change.generation.0);
             (INFO, format!("network {}", change.change), attributes)
         }
+        Entry::Source(change) => {
+            let severity = if change.why.is_some() { ERROR } else { INFO };
+            let attributes = base
+                .text("policy.source", &change.source)
+                .some("policy.commit", change.commit.as_ref())
+                .some("policy.commit_before", change.before.as_ref())
+                .some("policy.moved", change.moved.as_ref())
+                .some("cause", change.why.as_ref());
+            (
+                severity,
+                format!("policy source {}", change.change),
+                attributes,
+            )
+        }
         Entry::Posture {
             state,
             cause,

@@ -189,6 +189,7 @@ impl Reading<'_> {
             Entry::Open(_)
             | Entry::Close(_)
             | Entry::Network(_)
+            | Entry::Source(_)
             | Entry::Posture { .. }
             | Entry::Gap { .. } => {}
         }

@@ -12,7 +12,7 @@ use super::objects::{
     TlsExtension, Traffic, Url,
 };
 use crate::network::flows::Door;
-use crate::record::entry::{Close, DecidedBy, Denied, NetworkChange, Open, Subject};
+use crate::record::entry::{Close, DecidedBy, Denied, NetworkChange, Open, SourceChange, Subject};
 use crate::record::{Entry, Line};
 
 /// A class of the schema.
@@ -64,6 +64,7 @@ pub fn event(line: &Line) -> Event {
         } => failure(line, "folded", first, Some(*count)),
         Entry::Failure(denied) => failure(line, "failure", denied, None),
         Entry::Network(change) => network(line, change),
+        Entry::Source(change) => source(line, change),
         Entry::Posture {
             state,
             cause,
@@ -222,6 +223,25 @@ fn network(line: &Line, change: &NetworkChange) -> Event {
     note(&mut event, "network", change.network.as_str());
     note_some(&mut event, "run", change.run.as_deref());
     event.policy = Some(policy(change.policy, change.generation));
+    event
+}
+
+fn source(line: &Line, change: &SourceChange) -> Event {
+    let mut event = blank(line, Class::Base, "source", OTHER, &change.change);
+    event.message = format!("policy source {}: {}", change.source, change.change);
+    if let Some(why) = &change.why {
+        event.message = format!("{}: {why}", event.message);
+        (event.severity_id, event.severity) = MEDIUM;
+    }
+    note(&mut event, "source", change.source.as_str());
+    let told = [
+        ("commit", &change.commit),
+        ("commit_before", &change.before),
+        ("moved", &change.moved),
+    ];
+    for (key, value) in told {
+        note_some(&mut event, key, value.as_ref());
+    }
     event
 }
 

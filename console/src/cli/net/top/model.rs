@@ -140,6 +140,7 @@ impl Model {
             | Entry::Failure(_)
             | Entry::Folded { failed: true, .. }
             | Entry::Network(_)
+            | Entry::Source(_)
             | Entry::Posture { .. }
             | Entry::Gap { .. } => return,
         };

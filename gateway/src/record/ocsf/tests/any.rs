@@ -11,7 +11,9 @@ use netpolicy::reason::Reason;
 use proptest::prelude::*;
 
 use crate::network::flows::Door;
-use crate::record::entry::{Close, DecidedBy, Denied, Entry, NetworkChange, Open, Subject};
+use crate::record::entry::{
+    Close, DecidedBy, Denied, Entry, NetworkChange, Open, SourceChange, Subject, Vouched,
+};
 use crate::record::{Line, chain};
 
 fn address() -> BoxedStrategy<IpAddr> {
@@ -86,7 +88,9 @@ fn by() -> BoxedStrategy<DecidedBy> {
                 file: Arc::from(file),
                 line,
                 column: 1,
+                commit: None,
             },
+            vouched: Vouched::Unverified,
         })
         .boxed()
 }
@@ -180,7 +184,18 @@ fn entry() -> BoxedStrategy<Entry> {
             cause,
             generation,
         });
+    let source = (text(), text(), prop::option::of(text())).prop_map(|(source, change, why)| {
+        Entry::Source(SourceChange {
+            source,
+            change,
+            commit: why.clone(),
+            before: why.clone(),
+            moved: why.clone(),
+            why,
+        })
+    });
     prop_oneof![
+        source,
         open().prop_map(|open| Entry::Open(Box::new(open))),
         close().prop_map(|close| Entry::Close(Box::new(close))),
         denied().prop_map(Entry::Denial),
