@@ -83,13 +83,8 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         pools,
         book,
     }));
-    let following = Following::new(sources, &registry, &ctx);
-    let posture = Arc::new(Posture::new(
-        enforcer.clone(),
-        journal,
-        opening,
-        notes(&enforcer),
-    ));
+    let notes = notes(&enforcer);
+    let posture = Arc::new(Posture::new(enforcer.clone(), journal, opening, notes));
     uplink_is_meant(&config, &posture)?;
     let floors = Floors::begin(&registry, &posture)?;
     let doors = Doors::open(enforcer.ns(), enforcer.config().ports)?;
@@ -106,7 +101,7 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         users: config.control_users.clone(),
         captures: Arc::new(tokio::sync::Semaphore::new(crate::capture::MOST)),
         selftest,
-        following,
+        following: Following::new(sources, &registry, &ctx),
     });
     Ok(Appliance {
         config,

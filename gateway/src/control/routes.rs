@@ -84,13 +84,9 @@ pub async fn route(
             allow(Group::Observe)?;
             json(&verbs.owner(&read(request).await?))
         }
-        ("POST", ["v1", "sources", name, "sync"]) => {
+        ("POST", ["v1", "sources", name, act @ ("sync" | "proposals")]) => {
             allow(Group::Operate)?;
-            json(&verbs.sync(name, &read(request).await?).await?)
-        }
-        ("POST", ["v1", "sources", name, "proposals"]) => {
-            allow(Group::Operate)?;
-            json(&verbs.propose(name, &read(request).await?, peer).await?)
+            source(verbs, name, act, request, peer).await
         }
         ("POST", ["v1", "resolve"]) => {
             allow(Group::Attach)?;
@@ -109,6 +105,21 @@ pub async fn route(
             "not_found",
             format!("there is no {} {path:?}", request.method()),
         )),
+    }
+}
+
+/// Acts on one policy source.
+async fn source(
+    verbs: &Verbs,
+    name: &str,
+    act: &str,
+    request: Request<Incoming>,
+    peer: Peer,
+) -> Result<Response<Body>, Problem> {
+    if act == "sync" {
+        json(&verbs.sync(name, &read(request).await?).await?)
+    } else {
+        json(&verbs.propose(name, &read(request).await?, peer).await?)
     }
 }
 

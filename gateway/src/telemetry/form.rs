@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::record::entry::{DecidedBy, Denied, Subject};
+use crate::record::entry::{DecidedBy, Denied, SourceChange, Subject};
 use crate::record::{Entry, Line};
 
 /// Severity numbers of the log data model.
@@ -108,6 +108,21 @@ impl Attributes {
     }
 }
 
+fn source(base: Attributes, change: &SourceChange) -> ((u8, &'static str), String, Attributes) {
+    let severity = if change.why.is_some() { ERROR } else { INFO };
+    let attributes = base
+        .text("policy.source", &change.source)
+        .some("policy.commit", change.commit.as_ref())
+        .some("policy.commit_before", change.before.as_ref())
+        .some("policy.moved", change.moved.as_ref())
+        .some("cause", change.why.as_ref());
+    (
+        severity,
+        format!("policy source {}", change.change),
+        attributes,
+    )
+}
+
 fn log(line: &Line) -> Value {
     let base = Attributes::default()
         .number("record.seq", line.seq)
@@ -160,20 +175,7 @@ fn log(line: &Line) -> Value {
                 .number("policy.generation", change.generation.0);
             (INFO, format!("network {}", change.change), attributes)
         }
-        Entry::Source(change) => {
-            let severity = if change.why.is_some() { ERROR } else { INFO };
-            let attributes = base
-                .text("policy.source", &change.source)
-                .some("policy.commit", change.commit.as_ref())
-                .some("policy.commit_before", change.before.as_ref())
-                .some("policy.moved", change.moved.as_ref())
-                .some("cause", change.why.as_ref());
-            (
-                severity,
-                format!("policy source {}", change.change),
-                attributes,
-            )
-        }
+        Entry::Source(change) => source(base, change),
         Entry::Posture {
             state,
             cause,
