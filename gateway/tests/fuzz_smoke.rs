@@ -13,6 +13,8 @@ mod client_hello;
 mod http_head;
 #[path = "../fuzz/targets/proxy_request.rs"]
 mod proxy_request;
+#[path = "../fuzz/targets/quic_initial.rs"]
+mod quic_initial;
 #[path = "../fuzz/targets/syn_gate.rs"]
 mod syn_gate;
 
@@ -146,6 +148,34 @@ fn any_request_is_forwarded_as_it_was_decided() {
         &seeds,
         b" \t\r\n:;,/?@[]0a",
         proxy_request::run,
+    );
+}
+
+#[test]
+fn any_datagrams_are_initials_or_not() {
+    // a captured hello without its record header, in one CRYPTO frame and in two that come in the wrong order
+    let hello = captured(include_str!("hellos/openssl.hex"))[6..].to_vec();
+    let frame = |offset: usize, data: &[u8]| {
+        let number = |n: usize| (u32::try_from(n).expect("short") | 0x8000_0000).to_be_bytes();
+        [&[6][..], &number(offset), &number(data.len()), data].concat()
+    };
+    let piece = |mut bytes: Vec<u8>| {
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        bytes.insert(0, u8::try_from(bytes.len() / 8).expect("short"));
+        bytes
+    };
+    let whole = piece(frame(0, &hello));
+    let (begin, end) = hello.split_at(100);
+    let halves = [piece(frame(100, end)), piece(frame(0, begin))].concat();
+    let sealed = piece(quic_initial::initial(false, 0, &frame(0, &hello)));
+    let seeds: Vec<Vec<u8>> = [(1, &whole), (3, &whole), (1, &halves), (0, &sealed)]
+        .map(|(how, bytes)| [&[how], &bytes[..]].concat())
+        .to_vec();
+    run(
+        "quic_initial",
+        &seeds,
+        &[0, 1, 2, 6, 8, 22, 0x40, 0x80, 0xc0, 0xff],
+        quic_initial::run,
     );
 }
 

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use super::tree::root;
 
 /// What a case may wait for. A new word here is a decision, not a way out.
-const LATER: [&str; 9] = [
+const LATER: [&str; 8] = [
     "inspection of TLS",
     "credentials",
     "rules about queries",
-    "UDP door",
     "injected faults",
     "console",
     "copying files out",

@@ -68,6 +68,7 @@ fn main() -> Result<()> {
     let options = Options::parse()?;
     let mut table = rows::Table::default();
     rows::data_path(&options, &mut table)?;
+    rows::datagrams(&options, &mut table)?;
     rows::networks(&options, &mut table)?;
     rows::decisions(&options, &mut table)?;
     rows::runs(&options, &mut table)?;

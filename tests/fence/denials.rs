@@ -109,8 +109,8 @@ fn spoofed_sources_never_leave() {
 }
 
 #[test]
-fn udp_never_leaves() {
-    denied(policies::INTERNET, |lab, sandbox| {
+fn udp_that_no_rule_names_never_leaves() {
+    denied(policies::DOMAINS_ANY, |lab, sandbox| {
         let mark = lab.capture.mark();
         for to in [PUBLIC4, PUBLIC6] {
             for port in [port::UDP_ECHO, 443, 853, 123, 51820, 5353] {

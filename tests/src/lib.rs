@@ -28,6 +28,7 @@ pub mod origin;
 mod plain;
 pub mod policies;
 pub mod probe;
+pub mod quic;
 pub mod raw;
 mod sandbox;
 mod sweep;

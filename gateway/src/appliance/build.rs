@@ -17,6 +17,8 @@ use crate::config::{GatewayConfig, Resolvers, Uplink};
 use crate::context::Context;
 use crate::control::server;
 use crate::control::verbs::Verbs;
+use crate::kernel::icmp::Errors;
+use crate::kernel::sessions::UdpDoor;
 use crate::kernel::{self, Doors, Enforcer, KernelError, Monitor, Ns, NsId, Queue};
 use crate::limits::Ceilings;
 use crate::metrics;
@@ -88,6 +90,7 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
     uplink_is_meant(&config, &posture)?;
     let floors = Floors::begin(&registry, &posture)?;
     let doors = Doors::open(enforcer.ns(), enforcer.config().ports)?;
+    let datagrams = datagrams(&enforcer)?;
     let queue = queue(&enforcer)?;
     let monitor = Monitor::open(&enforcer)?;
     let control = control(&config)?;
@@ -111,6 +114,7 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         posture,
         verbs,
         doors,
+        datagrams,
         queue,
         monitor,
         follower,
@@ -138,6 +142,14 @@ fn collectors(config: &GatewayConfig) -> Result<Option<metrics::Listener>, Build
         source,
     };
     metrics::bind(to).map(Some).map_err(failed)
+}
+
+/// The sockets of the UDP door, and those that say ICMP errors.
+fn datagrams(enforcer: &Enforcer) -> Result<([UdpDoor; 3], Errors), KernelError> {
+    let config = enforcer.config();
+    let service = (config.service4, config.service6);
+    let doors = UdpDoor::all(enforcer.ns(), config.ports)?;
+    Ok((doors, Errors::open(enforcer.ns(), service)?))
 }
 
 pub(super) fn files(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BuildError {

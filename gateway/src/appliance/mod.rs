@@ -25,9 +25,11 @@ use crate::config::{GatewayConfig, Resolvers};
 use crate::context::Context;
 use crate::control::server;
 use crate::control::verbs::Verbs;
+use crate::kernel::icmp::Errors;
+use crate::kernel::sessions::UdpDoor;
 use crate::kernel::{Doors, Enforcer, KernelError, Monitor};
 use crate::listen::dns::DnsSettings;
-use crate::listen::{serve_broker, serve_gate, serve_proxy, serve_tcp};
+use crate::listen::{serve_broker, serve_gate, serve_proxy, serve_tcp, serve_udp};
 use crate::metrics;
 use crate::network::registry::{ChangeError, Registry};
 use crate::posture::Posture;
@@ -92,6 +94,7 @@ pub struct Appliance {
     posture: Arc<Posture>,
     verbs: Arc<Verbs>,
     doors: Doors,
+    datagrams: ([UdpDoor; 3], Errors),
     queue: Option<SynReader>,
     monitor: Monitor,
     follower: Follower,
@@ -161,6 +164,7 @@ impl Appliance {
             config,
             ctx,
             enforcer,
+            datagrams,
             registry,
             posture,
             verbs,
@@ -190,6 +194,7 @@ impl Appliance {
         };
         watch::keep(&ctx, &posture, namespace);
         tend::fallen(&ctx, &posture);
+        serve_datagrams(&ctx, &enforcer, datagrams);
         serve(&ctx, &registry, doors, queue);
         tasks.keep(
             "housekeeping",
@@ -249,6 +254,20 @@ fn serve(ctx: &Context, registry: &Arc<Registry>, doors: Doors, queue: Option<Sy
         // Without DNS names cannot be leased; nothing opens that was closed.
         tracing::error!(%error, "the DNS door could not be opened");
         ctx.tasks.fell("dns");
+    }
+}
+
+/// Opens the UDP door, which makes sockets in the gateway namespace as sessions begin.
+fn serve_datagrams(ctx: &Context, enforcer: &Enforcer, datagrams: ([UdpDoor; 3], Errors)) {
+    let (doors, errors) = datagrams;
+    let ns = enforcer.ns().duplicate();
+    let served = ns
+        .map_err(std::io::Error::other)
+        .and_then(|ns| serve_udp(ctx, ns, errors, doors));
+    if let Err(error) = served {
+        // what nobody answers stays unanswered; nothing opens that was closed
+        tracing::error!(%error, "the UDP door could not be opened");
+        ctx.tasks.fell("udp door");
     }
 }
 

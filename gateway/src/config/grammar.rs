@@ -141,6 +141,11 @@ static FLOODS: Shape = Shape {
             PER_SECOND,
             "DNS questions over UDP. Default 5000.",
         ),
+        field(
+            "datagrams",
+            PER_SECOND,
+            "Other datagrams over UDP that begin something new. Default 5000.",
+        ),
     ],
     bonds: &[],
 };

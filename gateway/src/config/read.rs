@@ -105,6 +105,7 @@ fn floods(node: Option<&Node>) -> netpolicy::ruleset::Limits {
     netpolicy::ruleset::Limits {
         connects: rate("connects").unwrap_or(defaults.connects),
         questions: rate("questions").unwrap_or(defaults.questions),
+        datagrams: rate("datagrams").unwrap_or(defaults.datagrams),
     }
 }
 

@@ -351,6 +351,7 @@ impl WayIn {
             port: flow.destination.port(),
         };
         let close = Close {
+            datagrams: None,
             flow: flow.id,
             subject,
             sni: None,

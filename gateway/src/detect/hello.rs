@@ -133,6 +133,15 @@ fn record(bytes: &[u8]) -> Record<'_> {
         .map_or(Record::Need, Record::Fragment)
 }
 
+/// Reads a hello that stands without records, as QUIC carries it.
+pub(super) fn read_message(handshake: &[u8]) -> Progress {
+    match message(handshake) {
+        Message::Need => Progress::Need,
+        Message::Malformed(why) => Progress::Malformed(why),
+        Message::Body(body) => parse(body).map_or_else(Progress::Malformed, Progress::Hello),
+    }
+}
+
 enum Message<'a> {
     Need,
     Body(&'a [u8]),

@@ -8,6 +8,7 @@
 pub mod chunked;
 pub mod hello;
 pub mod http;
+pub mod quic;
 mod sniff;
 mod wire;
 

@@ -11,10 +11,12 @@
 //! never tokio's.
 //! Failure stance: an act that is not read back as asked is an error, and what it made is taken away.
 
+pub mod arrivals;
 pub mod attach;
 pub mod datagrams;
 pub mod enforcer;
 pub mod error;
+pub mod icmp;
 mod inspect;
 mod lanes;
 pub mod limits;
@@ -26,6 +28,7 @@ pub mod packets;
 pub mod policy_routing;
 pub mod queue;
 pub mod ready;
+pub mod sessions;
 pub mod sockets;
 pub mod steering;
 pub mod survey;

@@ -75,7 +75,7 @@ fn listener(domain: Domain, port: u16) -> Result<TcpListener, KernelError> {
     Ok(socket.into())
 }
 
-fn transparent(domain: Domain, kind: Type, port: u16) -> Result<Socket, KernelError> {
+pub(super) fn transparent(domain: Domain, kind: Type, port: u16) -> Result<Socket, KernelError> {
     let act = || format!("opening the transparent socket on port {port}");
     let socket = Socket::new(domain, kind.nonblocking().cloexec(), None).act(act())?;
     socket.set_reuse_address(true).act(act())?;
@@ -95,7 +95,7 @@ fn wildcard(domain: Domain, port: u16) -> SocketAddr {
     }
 }
 
-fn set_transparent(socket: &Socket, domain: Domain) -> io::Result<()> {
+pub(super) fn set_transparent(socket: &Socket, domain: Domain) -> io::Result<()> {
     if domain == Domain::IPV4 {
         return socket.set_ip_transparent_v4(true);
     }

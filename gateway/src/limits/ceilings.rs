@@ -19,6 +19,8 @@ const DESCRIPTORS_A_FLOW: usize = 4;
 const MOST_FLOWS: usize = 262_144;
 /// SYNs held and dials in progress over all networks; below the kernel queue's length, so user space decides what is dropped.
 const MOST_DIALS: usize = 8192;
+/// Datagrams that wait for a decision over all networks: a bound on memory (24 MiB of the usual size).
+const MOST_HELD: usize = 16_384;
 /// The kernel's default range of local ports (32768 to 60999). A network that held all of them towards one address
 /// would leave none for the others.
 const LOCAL_PORTS: usize = 28_000;
@@ -81,6 +83,7 @@ impl Drop for Taken {
 pub struct Ceilings {
     pub(crate) flows: Arc<Share>,
     pub(crate) pipes: Arc<Share>,
+    pub(crate) held: Arc<Share>,
     pub(crate) idle_pipes: IdlePipes,
     most_dials: usize,
     most_flows_each: usize,
@@ -114,6 +117,7 @@ impl Ceilings {
         Self {
             flows: Share::new(flows),
             pipes: Share::new((usable / 8).min(4096)),
+            held: Share::new(MOST_HELD),
             idle_pipes: IdlePipes::default(),
             most_dials: flows.min(MOST_DIALS),
             most_flows_each: LOCAL_PORTS / 2,

@@ -59,6 +59,7 @@ pub struct Ledger {
     /// Flows held now; shared with the slots that give their place back.
     flows: Arc<AtomicUsize>,
     pipes: Arc<AtomicUsize>,
+    held: Arc<AtomicUsize>,
     rate: Mutex<Bucket>,
     pace_up: Mutex<Option<Bucket>>,
     pace_down: Mutex<Option<Bucket>>,
@@ -94,6 +95,7 @@ impl Ledger {
         Self {
             flows: Arc::default(),
             pipes: Arc::default(),
+            held: Arc::default(),
             rate: Mutex::new(Bucket::new(
                 effective.rate,
                 effective.rate.saturating_mul(2),
@@ -160,6 +162,11 @@ impl Ledger {
     /// Borrows the right to one pipe, if this network's share allows it.
     pub(crate) fn pipe(&self, ceilings: &Ceilings) -> Option<Taken> {
         ceilings.pipes.take(&self.pipes)
+    }
+
+    /// A place for a datagram that waits for a decision, if this network's share allows it.
+    pub(crate) fn hold(&self, ceilings: &Ceilings) -> Option<Taken> {
+        ceilings.held.take(&self.held)
     }
 
     /// Flows held now.

@@ -1,7 +1,7 @@
 //! Doors: each turns one wire shape into questions for netpolicy and never decides itself.
 //!
 //! [`dns`] answers names; [`tcp`] takes what the kernel delivered transparently, paired with the first SYNs that [`gate`]
-//! answered; [`proxy`] speaks the explicit proxy protocol. The last two end in [`flow`]: route, dial, decide bytes,
+//! answered; [`udp`] takes datagrams; [`proxy`] speaks the explicit proxy protocol. TCP doors end in [`flow`]: route, dial, decide bytes,
 //! relay, record. [`deny`] says no in the language that the client spoke.
 
 pub mod broker;
@@ -13,8 +13,10 @@ pub mod proxy;
 mod record;
 mod route;
 pub mod tcp;
+pub mod udp;
 
 pub use broker::serve_broker;
 pub use gate::{Gate, serve_gate};
 pub use proxy::serve_proxy;
 pub use tcp::serve_tcp;
+pub use udp::serve_udp;

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 use netpolicy::decide::{Denial, Destination, Direction, Heard, Intent};
-use netpolicy::policy::Protocol;
 use netpolicy::reason::Reason;
 
 use super::flow::Origin;
@@ -20,7 +19,7 @@ impl Origin {
             run: self.network.run.clone(),
             door: self.door,
             direction: Direction::Egress,
-            protocol: Protocol::Tcp,
+            protocol: intent.protocol,
             source: self.source,
             name: name_of(intent),
             address: self.addressed(intent),
@@ -109,6 +108,7 @@ impl Origin {
             sni: notes.sni,
             alpn: notes.alpn,
             http: notes.http,
+            datagrams: notes.datagrams,
             up: flow.up.load(Ordering::Relaxed),
             down: flow.down.load(Ordering::Relaxed),
             duration_ms: u64::try_from(closed_ms.saturating_sub(flow.opened_ms)).unwrap_or(0),

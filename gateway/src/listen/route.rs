@@ -32,15 +32,26 @@ pub(crate) enum Route {
 
 /// What the sandbox addressed, as an intent. `Err`: a pool address that nobody handed out.
 pub(crate) fn intent_to(network: &Network, destination: SocketAddr) -> Intent {
+    intent(destination.port(), destination_of(network, destination))
+}
+
+/// The same of a datagram.
+pub(crate) fn datagram_intent_to(network: &Network, destination: SocketAddr) -> Intent {
+    Intent {
+        protocol: Protocol::Udp,
+        ..intent_to(network, destination)
+    }
+}
+
+fn destination_of(network: &Network, destination: SocketAddr) -> Destination {
     let address = destination.ip().to_canonical();
-    let to = match network.leases.find(address) {
+    match network.leases.find(address) {
         Some(name) => Destination::Name {
             name,
             answers: None,
         },
         None => to_address(network, address),
-    };
-    intent(destination.port(), to)
+    }
 }
 
 /// An outgoing TCP intent.

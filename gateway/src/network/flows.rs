@@ -16,6 +16,8 @@ use tokio_util::sync::CancellationToken;
 pub enum Door {
     /// Transparent TCP.
     Tcp,
+    /// Transparent UDP.
+    Udp,
     /// DNS.
     Dns,
     /// Explicit proxy.

@@ -132,6 +132,9 @@ pub struct Close {
     /// Last request's method, path (never the query).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub http: Option<(String, String)>,
+    /// Datagrams from the sandbox and to it, of a session over UDP.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub datagrams: Option<(u64, u64)>,
     /// Bytes from the sandbox.
     pub up: u64,
     /// Bytes to it.

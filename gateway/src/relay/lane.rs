@@ -207,6 +207,8 @@ pub struct Notes {
     pub alpn: Vec<String>,
     /// Last request: method, path without query.
     pub http: Option<(String, String)>,
+    /// Datagrams up and down, of a session over UDP.
+    pub datagrams: Option<(u64, u64)>,
 }
 
 impl Notes {

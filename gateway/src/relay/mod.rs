@@ -11,7 +11,7 @@ pub mod pipes;
 mod pump;
 pub mod stream;
 
-pub use lane::{End, Lane, Notes, Refusal, Waits, heard, plain_denial};
+pub use lane::{End, Lane, Notes, Refusal, Waits, Way, heard, plain_denial};
 pub(crate) use pump::{reset, send};
 pub use stream::Early;
 pub(crate) use stream::read_more;

@@ -32,7 +32,7 @@ pub type IsLocal = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
 /// Opens upstream sockets in the uplink namespace.
 pub struct Dialer {
-    is_local: IsLocal,
+    pub(super) is_local: IsLocal,
 }
 
 impl std::fmt::Debug for Dialer {
@@ -66,14 +66,14 @@ pub struct DialError {
 }
 
 impl DialError {
-    fn errno(code: i32) -> Self {
+    pub(super) fn errno(code: i32) -> Self {
         Self {
             source: io::Error::from_raw_os_error(code),
             forbidden: None,
         }
     }
 
-    fn is_machine() -> Self {
+    pub(super) fn is_machine() -> Self {
         Self {
             forbidden: Some(Reason::AddressHost),
             ..Self::errno(libc::ECONNREFUSED)

@@ -1,5 +1,6 @@
 //! The outside: addresses of the machine followed live, and the only place that opens upstream connections.
 
+pub mod datagrams;
 pub mod dial;
 pub mod follow;
 pub mod here;

@@ -7,7 +7,7 @@ use super::snapshot::{Layer, Snapshot};
 use super::speech::{Speech, both};
 use super::{Answers, Connect, Denial, DialPermit, Ground, Heard};
 use crate::name::Name;
-use crate::policy::{NetworkMode, Protocol, Speaks};
+use crate::policy::{NetworkMode, Speaks};
 use crate::reason::Reason;
 
 /// An address, with the names that `names: real` answered for it in this network.
@@ -65,9 +65,7 @@ fn as_one_of(
         (outcome, Heard::Name { .. }, _) => outcome,
         (Err(denial), _, _) if is_miss(&denial) => ambiguous(names, s, place, heard, ask),
         // one of the names is denied, so even where the address is permitted the flow must say which it wants
-        (Ok(Connect::Dial(_)), Heard::NotYet, Some(_)) if ask.protocol == Protocol::Tcp => {
-            Ok(Connect::Hear(Speaks::Any))
-        }
+        (Ok(Connect::Dial(_)), Heard::NotYet, Some(_)) => Ok(Connect::Hear(Speaks::Any)),
         (Ok(Connect::Dial(_)), _, Some(denial)) => Err(denial),
         (outcome, _, _) => outcome,
     }
@@ -102,7 +100,7 @@ fn ambiguous(
             to_name(s, name, Some(&vec![place.address].into()), ask),
             heard,
         ) {
-            (Ok(_), Heard::NotYet) if ask.protocol == Protocol::Tcp => {
+            (Ok(_), Heard::NotYet) => {
                 return Ok(Connect::Hear(Speaks::Any));
             }
             (Ok(_), _) => return Err(Denial::fixed(Reason::NameAmbiguous).of_class(place.class())),
@@ -257,8 +255,7 @@ fn in_internet(
 /// `network: domains` without a `cidr` entry: only a permitted name that leads to this very address opens it.
 fn by_heard_name(layer: &Layer, place: &Classed, heard: &Heard, ask: Ask) -> Result<Word, Denial> {
     match heard {
-        // a datagram carries no name that a door could wait for
-        Heard::NotYet if ask.protocol == Protocol::Tcp => {
+        Heard::NotYet => {
             match layer
                 .index
                 .allow
@@ -268,7 +265,7 @@ fn by_heard_name(layer: &Layer, place: &Classed, heard: &Heard, ask: Ask) -> Res
                 None => Err(layer.address_miss(place, ask)),
             }
         }
-        Heard::NotYet | Heard::Nothing => Err(layer.address_miss(place, ask)),
+        Heard::Nothing => Err(layer.address_miss(place, ask)),
         Heard::Name { name, answers } => {
             let grant = layer.judge_name(name, aliases_of(answers.as_ref()), ask)?;
             match answers {

@@ -45,7 +45,7 @@ pub static ALLOW: Shape = Shape {
             "speaks",
             Optional,
             Kind::Word(&["tls", "http", "any"]),
-            "How bytes are judged. Default tls on 443, http on 80, any elsewhere.",
+            "How bytes are judged. Default tls on 443 (QUIC over udp), http on 80 over tcp, any elsewhere.",
         ),
         field(
             "until",
@@ -79,12 +79,11 @@ pub static ALLOW: Shape = Shape {
             other: "http",
             why: "requests are judged on TCP",
         },
-        Bond::ApartIf {
-            key: "protocol",
-            word: "udp",
-            other: "speaks",
-            why: "datagrams are not judged by their bytes",
-        },
+        Bond::ApartWords(
+            ("protocol", "udp"),
+            ("speaks", "http"),
+            "HTTP over datagrams is QUIC, which is `tls`",
+        ),
     ],
 };
 

@@ -80,5 +80,9 @@ fn bond(bond: &Bond) -> Value {
         } => {
             json!({ "not": { "required": [key, other], "properties": { *key: { "const": word } } } })
         }
+        Bond::ApartWords((key, word), (other, said), _) => {
+            let both = json!({ *key: { "const": word }, *other: { "const": said } });
+            json!({ "not": { "required": [key, other], "properties": both } })
+        }
     }
 }

@@ -125,6 +125,12 @@ pub enum Bond {
         /// Why.
         why: &'static str,
     },
+    /// Two keys that exclude each other when they have these values; the text says why.
+    ApartWords(
+        (&'static str, &'static str),
+        (&'static str, &'static str),
+        &'static str,
+    ),
 }
 
 /// Checks a mapping against its table. Every mistake is noted.
@@ -329,6 +335,17 @@ fn check_bond(node: &Node, bond: &Bond, shape: &Shape, mistakes: &mut Mistakes) 
                     &entry.at,
                     format!("`{other}` cannot stand beside `{key}: {word}`: {why}"),
                 );
+            }
+        }
+        Bond::ApartWords((key, word), (other, said), why) => {
+            let has = |key, word| node.field(key).and_then(Node::scalar) == Some(word);
+            if has(key, word)
+                && has(other, said)
+                && let Some(entry) = node.entry(other)
+            {
+                let message =
+                    format!("`{other}: {said}` cannot stand beside `{key}: {word}`: {why}");
+                mistakes.add(&entry.at, message);
             }
         }
     }

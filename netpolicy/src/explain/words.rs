@@ -84,8 +84,18 @@ fn permit(s: &Snapshot, question: &Question, ground: &Ground) -> String {
     }
     let name = ground.name();
     parts.push(match (ground.speaks(), name) {
-        _ if question.protocol == Protocol::Udp => {
-            "Datagrams are judged by destination only.".to_owned()
+        (Speaks::Tls, Some(name)) if question.protocol == Protocol::Udp => {
+            format!("It must be QUIC, with the server name {name} where its version can be read.")
+        }
+        (Speaks::Tls, None) if question.protocol == Protocol::Udp => {
+            "It must be QUIC, with any server name that nothing denies.".to_owned()
+        }
+        (_, Some(name)) if question.protocol == Protocol::Udp => {
+            format!("It may carry anything; a server name in QUIC must be {name}.")
+        }
+        (_, None) if question.protocol == Protocol::Udp => {
+            "It may carry anything; a server name in QUIC must be one that nothing denies."
+                .to_owned()
         }
         (Speaks::Tls, Some(name)) => format!("The flow must be TLS with the server name {name}."),
         (Speaks::Tls, None) => {

@@ -69,7 +69,8 @@ impl Speaks {
     /// What a rule without `speaks` means on a port.
     pub fn default_for(port: u16, protocol: Protocol) -> Self {
         match (protocol, port) {
-            (Protocol::Tcp, 443) => Self::Tls,
+            // over UDP that is QUIC, whose first packets carry the server name
+            (Protocol::Tcp | Protocol::Udp, 443) => Self::Tls,
             (Protocol::Tcp, 80) => Self::Http,
             _ => Self::Any,
         }

@@ -2,7 +2,7 @@
 //!
 //! The comment beside each rule is its nft text; the tests compare both with what `nft` itself makes of it.
 
-use super::deliver::{deliver, forward, input, listener, output, verdict};
+use super::deliver::{deliver, forward, input, listener, output, to_udp, verdict};
 use super::expr::{Expr, FIN, Fate, RST, SYN, Transport};
 use super::words::{
     ACCEPT, DROP, NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_SOLICITATION, base, chain, first_syn, flags,
@@ -62,6 +62,7 @@ fn build(plan: &Plan, posture: Posture) -> Ruleset {
         listener("to_broker", plan.ports.broker),
         listener("to_proxy", plan.ports.proxy),
         listener("to_door", plan.ports.tcp),
+        to_udp(plan, posture),
         verdict(),
         new_tcp(plan, posture),
         new_udp(plan),

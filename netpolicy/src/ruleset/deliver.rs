@@ -6,7 +6,9 @@
 use super::build::Posture;
 use super::expr::{Expr, Fate, FlowMark, IcmpAnswer, IpFamily, Transport};
 use super::words::{ACCEPT, DROP, base, chain, first_syn, rule, services, tcp, udp, v4, v6};
-use super::{Chain, Hook, Plan, Queue, SERVICE_BROKER, SERVICE_DNS, SERVICE_PROXY, SetName};
+use super::{
+    Chain, Hook, NOBODY, Plan, Queue, SERVICE_BROKER, SERVICE_DNS, SERVICE_PROXY, SetName,
+};
 
 /// After the verdict on a held SYN: an accepted packet goes on to the next base chain, not to the next rule.
 const MANGLE: i32 = -150;
@@ -72,15 +74,8 @@ pub(super) fn deliver(plan: &Plan, posture: Posture) -> Chain {
     rules.extend([
         // meta l4proto tcp goto to_door
         rule("tcp", [tcp(), Expr::Goto("to_door")]),
-        // meta l4proto udp counter name "reject_udp" reject with icmpx type port-unreachable
-        rule(
-            "udp",
-            [
-                udp(),
-                Expr::Count("reject_udp"),
-                Expr::Reject(IcmpAnswer::PortUnreachable),
-            ],
-        ),
+        // meta l4proto udp goto to_udp
+        rule("udp", [udp(), Expr::Goto("to_udp")]),
         // counter name "drop_other" drop
         rule("anything else", [Expr::Count("drop_other"), DROP]),
     ]);
@@ -148,6 +143,65 @@ pub(super) fn listener(name: &'static str, port: u16) -> Chain {
     // counter name "drop_other" drop
     rules.push(rule("nobody listens", [Expr::Count("drop_other"), DROP]));
     chain(name, rules)
+}
+
+/// Datagrams go to the session that they belong to (a socket bound to the destination and connected to the source), and
+/// without one to the door, up to a rate: a flood that no session takes must not fill the door's buffer for all. Sealed,
+/// sessions go on and everything else is refused.
+pub(super) fn to_udp(plan: &Plan, posture: Posture) -> Chain {
+    let hand = |comment, family: IpFamily, cut: Option<Expr>, port| {
+        // meta nfproto ipv4 meta l4proto udp tproxy ip to :9041 meta mark set 1 accept
+        let mut made = rule(comment, [Expr::Family(family), udp()]);
+        made.exprs.extend(cut);
+        made.exprs.extend([
+            Expr::Tproxy { family, port },
+            Expr::SetMark(FlowMark::Deliver),
+            ACCEPT,
+        ]);
+        made
+    };
+    let over = |family: Expr, meter| {
+        let rate = plan.limits.datagrams;
+        rule(
+            "datagrams of one source",
+            [
+                family,
+                udp(),
+                Expr::Over { meter, rate },
+                Expr::Count("drop_rate"),
+                DROP,
+            ],
+        )
+    };
+    // nobody listens on that port: only a session's socket takes the packet, or the next rule does
+    let mut rules = vec![
+        hand("to its session", IpFamily::V4, None, NOBODY),
+        hand("to its session", IpFamily::V6, None, NOBODY),
+    ];
+    match posture {
+        Posture::Sealed => rules.push(rule(
+            "udp",
+            [
+                // meta l4proto udp counter name "reject_udp" reject with icmpx type port-unreachable
+                udp(),
+                Expr::Count("reject_udp"),
+                Expr::Reject(IcmpAnswer::PortUnreachable),
+            ],
+        )),
+        Posture::Enforcing => {
+            let may_cut = Some(Expr::MayCut4);
+            rules.extend([
+                over(v4(), SetName::Datagrams4),
+                over(v6(), SetName::Datagrams6),
+                hand("may be cut", IpFamily::V4, may_cut, plan.ports.udp_cut),
+                hand("to the door", IpFamily::V4, None, plan.ports.udp),
+                hand("to the door", IpFamily::V6, None, plan.ports.udp),
+            ]);
+        }
+    }
+    // counter name "drop_other" drop
+    rules.push(rule("nobody listens", [Expr::Count("drop_other"), DROP]));
+    chain("to_udp", rules)
 }
 
 /// Only what a listener rule marked reaches a socket.

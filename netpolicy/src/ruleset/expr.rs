@@ -91,6 +91,8 @@ pub enum Expr {
     Protocol(Transport),
     /// An IPv4 fragment, the first included (more-fragments bit or an offset).
     Fragment4,
+    /// An IPv4 packet that routers may cut (the don't-fragment bit is clear).
+    MayCut4,
     /// An IPv6 fragment header anywhere in the chain.
     Fragment6,
     /// An IPv4 header with options.

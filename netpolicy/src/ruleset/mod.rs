@@ -12,7 +12,8 @@
 //! | TCP to the service address, 80 or 3128 | broker, explicit proxy | the same |
 //! | first SYN to anything else | queue, then what the verdict's mark says | reset |
 //! | later TCP segments | the socket they belong to | the same |
-//! | other UDP | port unreachable | port unreachable |
+//! | UDP of a session that the UDP door opened | its session | the same |
+//! | other UDP | UDP door | port unreachable |
 //! | neighbour discovery for the service address | the kernel | the kernel |
 //!
 //! Invariants: a packet whose source does not belong to its interface never gets past priority raw; nothing is ever
@@ -58,6 +59,10 @@ pub struct Ports {
     pub tcp: u16,
     /// DNS, UDP and TCP.
     pub dns: u16,
+    /// The UDP door, for datagrams that must arrive whole.
+    pub udp: u16,
+    /// The UDP door, for datagrams that routers may cut.
+    pub udp_cut: u16,
     /// The run broker.
     pub broker: u16,
     /// The explicit proxy.
@@ -69,6 +74,8 @@ impl Default for Ports {
         Self {
             tcp: 9040,
             dns: 53,
+            udp: 9041,
+            udp_cut: 9042,
             broker: SERVICE_BROKER,
             proxy: SERVICE_PROXY,
         }
@@ -79,6 +86,9 @@ impl Default for Ports {
 pub const SERVICE_BROKER: u16 = 80;
 /// Port of the explicit proxy as sandboxes see it.
 pub const SERVICE_PROXY: u16 = 3128;
+/// A port of the gateway namespace on which nothing ever listens: handing a packet over to it reaches sockets that the
+/// packet already belongs to and no other.
+pub const NOBODY: u16 = 1;
 /// Port of DNS as sandboxes see it, at any address.
 pub const SERVICE_DNS: u16 = 53;
 
@@ -101,6 +111,8 @@ pub struct Limits {
     pub connects: u32,
     /// UDP datagrams to port 53 a second.
     pub questions: u32,
+    /// Other UDP datagrams a second that belong to no session yet.
+    pub datagrams: u32,
 }
 
 impl Default for Limits {
@@ -109,6 +121,7 @@ impl Default for Limits {
         Self {
             connects: 2_000,
             questions: 5_000,
+            datagrams: 5_000,
         }
     }
 }
@@ -148,6 +161,10 @@ pub enum SetName {
     Questions4,
     /// The IPv6 twin.
     Questions6,
+    /// Meter of datagrams that belong to no session, by IPv4 source.
+    Datagrams4,
+    /// The IPv6 twin.
+    Datagrams6,
 }
 
 /// What a set is keyed by.
@@ -165,13 +182,15 @@ pub enum Key {
 
 impl SetName {
     /// Every set, in the order of creation.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Source4,
         Self::Source6,
         Self::Connects4,
         Self::Connects6,
         Self::Questions4,
         Self::Questions6,
+        Self::Datagrams4,
+        Self::Datagrams6,
     ];
 
     /// The name in the kernel.
@@ -183,6 +202,8 @@ impl SetName {
             Self::Connects6 => "connects6",
             Self::Questions4 => "questions4",
             Self::Questions6 => "questions6",
+            Self::Datagrams4 => "datagrams4",
+            Self::Datagrams6 => "datagrams6",
         }
     }
 
@@ -191,8 +212,8 @@ impl SetName {
         match self {
             Self::Source4 => Key::InterfaceIpv4,
             Self::Source6 => Key::InterfaceIpv6,
-            Self::Connects4 | Self::Questions4 => Key::Ipv4,
-            Self::Connects6 | Self::Questions6 => Key::Ipv6,
+            Self::Connects4 | Self::Questions4 | Self::Datagrams4 => Key::Ipv4,
+            Self::Connects6 | Self::Questions6 | Self::Datagrams6 => Key::Ipv6,
         }
     }
 

@@ -97,6 +97,7 @@ impl fmt::Display for Expr {
             Self::Family(IpFamily::V6) => f.write_str("meta nfproto ipv6"),
             Self::Protocol(transport) => write!(f, "meta l4proto {}", transport_name(*transport)),
             Self::Fragment4 => f.write_str("ip frag-off & 0x3fff != 0"),
+            Self::MayCut4 => f.write_str("ip frag-off & 0x4000 == 0"),
             Self::Fragment6 => f.write_str("exthdr frag exists"),
             Self::Options4 => f.write_str("ip hdrlength != 5"),
             Self::NextHeader6(number) => write!(f, "ip6 nexthdr {number}"),

@@ -1,11 +1,13 @@
 //! The rows of the table and how each is measured.
 
 mod data_path;
+mod datagrams;
 mod decisions;
 mod networks;
 mod runs;
 
 pub use data_path::data_path;
+pub use datagrams::datagrams;
 pub use decisions::decisions;
 pub use networks::networks;
 pub use runs::runs;

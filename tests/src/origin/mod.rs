@@ -14,6 +14,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 pub use http::Request;
 pub use names::{Reply, Zone, address};
+pub(crate) use secure::config as secure_config;
 
 use crate::log::Log;
 use crate::namespace::Namespace;

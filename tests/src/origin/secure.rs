@@ -29,18 +29,27 @@ impl ResolvesServerCert for Leaves {
     }
 }
 
-pub(super) fn start(origins: &Origins, namespace: &Namespace, authority: &Authority) {
+/// A server that has a leaf for every name and logs what it was asked for.
+pub(crate) fn config(
+    authority: &Authority,
+    names: &Log<Option<String>>,
+    alpn: &[u8],
+) -> ServerConfig {
     let leaves = Leaves {
         authority: authority.clone(),
-        names: origins.server_names.clone(),
+        names: names.clone(),
     };
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .expect("TLS versions")
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(leaves));
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    let config = Arc::new(config);
+    config.alpn_protocols = vec![alpn.to_vec()];
+    config
+}
+
+pub(super) fn start(origins: &Origins, namespace: &Namespace, authority: &Authority) {
+    let config = Arc::new(config(authority, &origins.server_names, b"http/1.1"));
     for port in [port::TLS, port::TLS_ALT] {
         let config = config.clone();
         origins.serve(namespace, port, move |origins, id, mut stream| {

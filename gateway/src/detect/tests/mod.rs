@@ -3,4 +3,5 @@
 mod build;
 mod hello;
 mod http;
+mod quic;
 mod splits;

@@ -163,6 +163,7 @@ pub fn lower(expr: &Expr) -> Vec<Vm> {
         Expr::Family(family) => vec![meta(META_NFPROTO), equal([nfproto(*family)])],
         Expr::Protocol(transport) => vec![meta(META_L4PROTO), equal([transport.number()])],
         Expr::Fragment4 => vec![network(6, 2), mask([0x3f, 0xff]), differs([0, 0])],
+        Expr::MayCut4 => vec![network(6, 2), mask([0x40, 0]), equal([0, 0])],
         Expr::Fragment6 => vec![
             Vm::HeaderExists {
                 kind: FRAGMENT_HEADER,
@@ -261,7 +262,7 @@ fn pair(interface: u32, side: Side, set: SetName, inverted: bool) -> Vec<Vm> {
 const fn is_v4(set: SetName) -> bool {
     matches!(
         set,
-        SetName::Source4 | SetName::Connects4 | SetName::Questions4
+        SetName::Source4 | SetName::Connects4 | SetName::Questions4 | SetName::Datagrams4
     )
 }
 

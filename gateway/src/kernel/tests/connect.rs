@@ -11,8 +11,8 @@ use crate::kernel::datagrams::{DatagramDoor, MOST, Reply};
 use crate::kernel::enforcer::Posture;
 use crate::kernel::sockets::{Doors, dial_in};
 
-const FAR4: &str = "192.0.2.80";
-const FAR6: &str = "2001:db8::80";
+pub const FAR4: &str = "192.0.2.80";
+pub const FAR6: &str = "2001:db8::80";
 
 fn connect(sandbox: &Sandbox, to: SocketAddr) -> Result<String, Option<i32>> {
     sandbox.run(move || {
@@ -29,7 +29,7 @@ fn connect(sandbox: &Sandbox, to: SocketAddr) -> Result<String, Option<i32>> {
     })
 }
 
-fn at(address: &str, port: u16) -> SocketAddr {
+pub fn at(address: &str, port: u16) -> SocketAddr {
     (address.parse::<IpAddr>().unwrap(), port).into()
 }
 
@@ -343,9 +343,9 @@ fn answers_that_were_sent_as_one_piece_arrive_one_by_one() {
 }
 
 #[test]
-fn other_udp_is_told_that_the_port_is_unreachable() {
+fn sealed_rules_tell_other_udp_that_the_port_is_unreachable() {
     let lab = Lab::open();
-    lab.enforcer.apply(Posture::Enforcing).unwrap();
+    lab.enforcer.apply(Posture::Sealed).unwrap();
     let sandbox = lab.sandbox(0);
     for to in [
         at(FAR4, 443),
@@ -365,7 +365,7 @@ fn other_udp_is_told_that_the_port_is_unreachable() {
 #[test]
 fn the_gateway_reaches_into_a_sandbox_without_a_rule() {
     let lab = Lab::open();
-    lab.enforcer.apply(Posture::Enforcing).unwrap();
+    lab.enforcer.apply(Posture::Sealed).unwrap();
     let sandbox = lab.sandbox(0);
     for (service, inside) in [
         (IpAddr::V4(SERVICE4), IpAddr::V4(v4(0))),

@@ -8,3 +8,4 @@ mod lab;
 mod lanes;
 mod links;
 mod rules;
+mod sessions;

@@ -80,6 +80,7 @@ fn a_long_request_path_is_cut_in_the_record() {
     let journal = lab.journal();
     let http = Some(("GET".to_owned(), format!("/{}", "é".repeat(40_000))));
     let close = Close {
+        datagrams: None,
         flow: 1,
         subject: subject("a", 80),
         sni: None,

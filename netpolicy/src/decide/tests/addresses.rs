@@ -268,7 +268,7 @@ fn several_bound_names_need_evidence() {
     let datagrams = job(&format!(
         "network: domains\nallow:\n  - {udp} a.example.com }}\n  - {udp} b.example.com }}"
     ));
-    assert_eq!(ask.clone().udp().on(&datagrams), "name_ambiguous");
+    assert_eq!(ask.clone().udp().on(&datagrams), "hear any");
     let tls = to("8.8.8.8", 443).bound(&["a.example.com", "b.example.com"]);
     assert_eq!(
         tls.clone().heard("b.example.com", None).on(&s),

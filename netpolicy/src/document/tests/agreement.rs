@@ -31,6 +31,7 @@ fn the_schema_agrees_with_the_checker() {
         with("allow: []\ndeny: []\nuse: []\ningress: [{ ports: any }]"),
         with("allow: [{ host: a.example.com, ports: [1-2, 3], http: [{ methods: [GET] }] }]"),
         with("deny: [{ cidr: 8.8.8.8 }, { host: a.example.com, ports: any, protocol: udp }]"),
+        with("allow: [{ host: a.example.com, protocol: udp, speaks: tls, ports: any }]"),
         with("limits: {}\nsecrets: []\ntests: []\nsets: {}"),
     ];
     let presets = PRESETS
@@ -61,7 +62,7 @@ fn the_schema_agrees_with_the_checker() {
         with("allow: [{ host: a.example.com, ports: [22:22] }]"),
         with("allow: [{ host: a.example.com, speaks: any, http: [{ methods: [GET] }] }]"),
         with("allow: [{ host: a.example.com, protocol: udp, http: [{ methods: [GET] }] }]"),
-        with("allow: [{ host: a.example.com, protocol: udp, speaks: any }]"),
+        with("allow: [{ host: a.example.com, protocol: udp, speaks: http }]"),
         with("allow: [{ host: a.example.com, http: [] }]"),
         with("allow: [{ host: a.example.com, http: [{ methods: [get] }] }]"),
         with("allow: [{ host: a.example.com, until: soon }]"),

@@ -33,7 +33,7 @@ fn structure_mistakes_have_place_and_hint() {
             "allow:\n  - { host: a.example.com, speaks: any, http: [{ methods: [GET] }] }\n  - { host: a.example.com, http: [] }\n  - { host: a.example.com, http: [{}] }"
         ),
         &with(
-            "allow:\n  - { host: a.example.com, protocol: udp, speaks: tls }\n  - { host: a.example.com, protocol: icmp }\n  - { host: a.example.com, speaks: https }"
+            "allow:\n  - { host: a.example.com, protocol: udp, speaks: http }\n  - { host: a.example.com, protocol: icmp }\n  - { host: a.example.com, speaks: https }"
         ),
         &with("deny:\n  - { host: a.example.com, speaks: any, until: 2027-01-01 }\n  - {}"),
         &with("ingress:\n  - 8080\n  - {}\n  - { ports: [] }\n  - { ports: 8080 }"),

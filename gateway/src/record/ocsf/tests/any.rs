@@ -134,6 +134,7 @@ fn close() -> BoxedStrategy<Close> {
     )
         .prop_map(
             |((flow, up, down, duration_ms), subject, (sni, alpn), http, end)| Close {
+                datagrams: None,
                 flow,
                 subject,
                 sni,

@@ -1,0 +1,296 @@
+//! ICMP errors to a sandbox about a datagram that it sent: the kernel tells them to the socket that sent it.
+//!
+//! Owns: the shape of the errors in both families and the two send-only raw sockets of the gateway namespace. Refuses to
+//! own: when to say one. Each error quotes the datagram it is about, and goes only to whoever sent that datagram.
+//!
+//! The sockets take whole packets (`IP_HDRINCL`) and receive nothing.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::error::{Act, KernelError};
+use super::netns::Ns;
+
+const ICMP: u8 = 1;
+const UDP: u8 = 17;
+const ICMP6: u8 = 58;
+/// `IPPROTO_RAW`: send-only, headers included.
+const RAW: i32 = 255;
+/// Octets of the datagram that are quoted behind its headers; with all headers far below the smallest packet that every
+/// path carries.
+const QUOTE: usize = 256;
+
+/// What became of a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trouble {
+    /// Nobody listens there, or it is denied.
+    PortUnreachable,
+    /// No such host.
+    HostUnreachable,
+    /// No route.
+    NoRoute,
+    /// Somebody on the way prohibits it.
+    Prohibited,
+    /// It does not fit the path: packets of this size do, headers included.
+    TooBig(u32),
+    /// It had no hop left.
+    TimeExceeded,
+    /// An error that a client cannot use.
+    Nothing,
+}
+
+impl Trouble {
+    /// From an errno of the kernel, with what it said beside it (the packet size that fits).
+    pub fn of_errno(errno: i32, info: u32) -> Option<Self> {
+        match errno {
+            libc::ECONNREFUSED => Some(Self::PortUnreachable),
+            libc::EHOSTUNREACH | libc::EHOSTDOWN => Some(Self::HostUnreachable),
+            libc::ENETUNREACH => Some(Self::NoRoute),
+            libc::EACCES | libc::EPERM => Some(Self::Prohibited),
+            libc::EMSGSIZE if info > 0 => Some(Self::TooBig(info)),
+            _ => None,
+        }
+    }
+
+    /// Type, code and the second word, IPv4 (RFC 792, RFC 1191).
+    fn four(self) -> Option<(u8, u8, u32)> {
+        match self {
+            Self::PortUnreachable => Some((3, 3, 0)),
+            Self::HostUnreachable => Some((3, 1, 0)),
+            Self::NoRoute => Some((3, 0, 0)),
+            Self::Prohibited => Some((3, 13, 0)),
+            Self::TooBig(mtu) => Some((3, 4, mtu.min(0xffff))),
+            Self::TimeExceeded => Some((11, 0, 0)),
+            Self::Nothing => None,
+        }
+    }
+
+    /// The same, IPv6 (RFC 4443).
+    fn six(self) -> Option<(u8, u8, u32)> {
+        match self {
+            Self::PortUnreachable => Some((1, 4, 0)),
+            Self::HostUnreachable => Some((1, 3, 0)),
+            Self::NoRoute => Some((1, 0, 0)),
+            Self::Prohibited => Some((1, 1, 0)),
+            Self::TooBig(mtu) => Some((2, 0, mtu)),
+            Self::TimeExceeded => Some((3, 0, 0)),
+            Self::Nothing => None,
+        }
+    }
+}
+
+/// A datagram that an error is about.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// Where to.
+    pub to: SocketAddr,
+    /// What it said, or its beginning.
+    pub bytes: &'a [u8],
+}
+
+/// Says ICMP errors inside the gateway namespace.
+#[derive(Debug)]
+pub struct Errors {
+    four: Socket,
+    six: Socket,
+    service: (Ipv4Addr, Ipv6Addr),
+}
+
+impl Errors {
+    /// Opens the sockets inside the namespace; errors of the way come from the service addresses, as from a router.
+    pub fn open(ns: &Ns, service: (Ipv4Addr, Ipv6Addr)) -> Result<Self, KernelError> {
+        ns.run(move || {
+            let open = |domain| {
+                let kind = Type::RAW.nonblocking().cloexec();
+                Socket::new(domain, kind, Some(Protocol::from(RAW)))
+                    .act("opening the socket for ICMP errors")
+            };
+            Ok(Self {
+                four: open(Domain::IPV4)?,
+                six: open(Domain::IPV6)?,
+                service,
+            })
+        })
+    }
+
+    /// Tells the sender of a datagram. A lost error is like any lost packet.
+    pub fn tell(&self, about: About<'_>, trouble: Trouble) {
+        if let Err(error) = self.send(about, trouble) {
+            tracing::trace!(%error, "an ICMP error was lost");
+        }
+    }
+
+    fn send(&self, about: About<'_>, trouble: Trouble) -> io::Result<()> {
+        let packet = packet(about, trouble, self.service);
+        let Some(packet) = packet else {
+            return Ok(());
+        };
+        let socket = if about.from.is_ipv4() {
+            &self.four
+        } else {
+            &self.six
+        };
+        // a raw socket takes no port
+        let to = SocketAddr::new(about.from.ip(), 0);
+        socket.send_to(&packet, &to.into()).map(drop)
+    }
+}
+
+/// The whole packet; `None` where there is nothing to say or the addresses are of two families.
+fn packet(about: About<'_>, trouble: Trouble, service: (Ipv4Addr, Ipv6Addr)) -> Option<Vec<u8>> {
+    let quoted = about.bytes.get(..about.bytes.len().min(QUOTE))?;
+    match (about.from.ip(), about.to.ip()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let by = if trouble == Trouble::PortUnreachable {
+                to
+            } else {
+                service.0
+            };
+            let (kind, code, word) = trouble.four()?;
+            let mut quote = header4((from, to), UDP, 8 + about.bytes.len());
+            quote.extend(udp_header(about));
+            quote.extend(quoted);
+            let mut message = message(kind, code, word, &quote);
+            let sum = checksum(&[&message]);
+            message.get_mut(2..4)?.copy_from_slice(&sum);
+            let mut whole = header4((by, from), ICMP, message.len());
+            whole.extend(message);
+            Some(whole)
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let by = if trouble == Trouble::PortUnreachable {
+                to
+            } else {
+                service.1
+            };
+            let (kind, code, word) = trouble.six()?;
+            let mut quote = header6((from, to), UDP, 8 + about.bytes.len());
+            quote.extend(udp_header(about));
+            quote.extend(quoted);
+            let mut message = message(kind, code, word, &quote);
+            let length = u32::try_from(message.len()).ok()?.to_be_bytes();
+            let sum = checksum(&[
+                &by.octets(),
+                &from.octets(),
+                &length,
+                &[0, 0, 0, ICMP6],
+                &message,
+            ]);
+            message.get_mut(2..4)?.copy_from_slice(&sum);
+            let mut whole = header6((by, from), ICMP6, message.len());
+            whole.extend(message);
+            Some(whole)
+        }
+        _ => None,
+    }
+}
+
+fn message(kind: u8, code: u8, word: u32, quote: &[u8]) -> Vec<u8> {
+    let mut message = vec![kind, code, 0, 0];
+    message.extend(word.to_be_bytes());
+    message.extend(quote);
+    message
+}
+
+/// Source, destination, length; without a checksum, which IPv4 allows and no reader of a quote looks at.
+fn udp_header(about: About<'_>) -> Vec<u8> {
+    let length = u16::try_from(about.bytes.len() + 8).unwrap_or(u16::MAX);
+    let fields = [about.from.port(), about.to.port(), length, 0];
+    fields.into_iter().flat_map(u16::to_be_bytes).collect()
+}
+
+fn header4((from, to): (Ipv4Addr, Ipv4Addr), protocol: u8, payload: usize) -> Vec<u8> {
+    let total = u16::try_from(payload + 20)
+        .unwrap_or(u16::MAX)
+        .to_be_bytes();
+    let mut header = vec![
+        0x45, 0, total[0], total[1], 0, 0, 0x40, 0, 64, protocol, 0, 0,
+    ];
+    header.extend(from.octets());
+    header.extend(to.octets());
+    let [high, low] = checksum(&[&header]);
+    if let [_, _, _, _, _, _, _, _, _, _, a, b, ..] = header.as_mut_slice() {
+        (*a, *b) = (high, low);
+    }
+    header
+}
+
+fn header6((from, to): (Ipv6Addr, Ipv6Addr), protocol: u8, payload: usize) -> Vec<u8> {
+    let [high, low] = u16::try_from(payload).unwrap_or(u16::MAX).to_be_bytes();
+    let mut header = vec![0x60, 0, 0, 0, high, low, protocol, 64];
+    header.extend(from.octets());
+    header.extend(to.octets());
+    header
+}
+
+/// The Internet checksum (RFC 1071) over pieces of even length, the last one excepted.
+pub(super) fn checksum(pieces: &[&[u8]]) -> [u8; 2] {
+    let mut sum: u64 = 0;
+    for piece in pieces {
+        for pair in piece.chunks(2) {
+            let high = pair.first().copied().unwrap_or(0);
+            let low = pair.get(1).copied().unwrap_or(0);
+            sum += u64::from(u16::from_be_bytes([high, low]));
+        }
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    let folded = u16::try_from(sum).unwrap_or(0);
+    (!folded).to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVICE: (Ipv4Addr, Ipv6Addr) = (
+        Ipv4Addr::new(198, 18, 0, 1),
+        Ipv6Addr::new(0xfd00, 0x5a, 0, 0, 0, 0, 0, 1),
+    );
+
+    fn about<'a>(from: &str, to: &str, bytes: &'a [u8]) -> About<'a> {
+        About {
+            from: from.parse().unwrap(),
+            to: to.parse().unwrap(),
+            bytes,
+        }
+    }
+
+    #[test]
+    fn an_error_quotes_the_datagram_and_its_sums_are_right() {
+        let four = about("198.18.0.2:4000", "8.8.8.8:123", b"odd");
+        let whole = packet(four, Trouble::TooBig(1280), SERVICE).unwrap();
+        assert_eq!(checksum(&[&whole[..20]]), [0, 0]);
+        assert_eq!(checksum(&[&whole[20..]]), [0, 0]);
+        assert_eq!(&whole[12..20], [198, 18, 0, 1, 198, 18, 0, 2]);
+        assert_eq!(&whole[20..28], [3, 4, whole[22], whole[23], 0, 0, 5, 0]);
+        assert_eq!(&whole[48..52], [0x0f, 0xa0, 0, 123]);
+        assert_eq!(&whole[56..], b"odd");
+        let six = about("[fd00:5a::2]:4000", "[2001:db8::1]:123", b"");
+        let whole = packet(six, Trouble::PortUnreachable, SERVICE).unwrap();
+        assert_eq!(
+            &whole[8..24],
+            "2001:db8::1".parse::<Ipv6Addr>().unwrap().octets()
+        );
+        assert_eq!(&whole[40..42], [1, 4]);
+        let length = u32::try_from(whole.len() - 40).unwrap().to_be_bytes();
+        let sum = checksum(&[&whole[8..40], &length, &[0, 0, 0, ICMP6], &whole[40..]]);
+        assert_eq!(sum, [0, 0]);
+    }
+
+    #[test]
+    fn long_datagrams_are_quoted_in_part_and_nothing_is_said_across_families() {
+        let bytes = vec![7; 60_000];
+        let long = about("198.18.0.2:4000", "8.8.8.8:123", &bytes);
+        let whole = packet(long, Trouble::HostUnreachable, SERVICE).unwrap();
+        assert_eq!(whole.len(), 20 + 8 + 20 + 8 + QUOTE);
+        let mixed = about("198.18.0.2:4000", "[2001:db8::1]:123", b"");
+        assert_eq!(packet(mixed, Trouble::PortUnreachable, SERVICE), None);
+        assert_eq!(packet(long, Trouble::Nothing, SERVICE), None);
+    }
+}

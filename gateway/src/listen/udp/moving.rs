@@ -1,0 +1,337 @@
+//! A session whose datagrams move.
+//!
+//! Datagrams are moved whole, in order and without changes; what cannot be sent at once is lost, as on a full line. Both
+//! ends hear the truth: an ICMP error about what the session sent upstream is told to the sandbox, and a sandbox that
+//! closed its port closes the upstream port. Each datagram from the sandbox is looked at for a QUIC handshake, and held
+//! back while its hello is not complete.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use netpolicy::decide::Evidence;
+use netpolicy::reason::Reason;
+use socket2::SockRef;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
+
+use super::hearing::First;
+use super::session::Session;
+use super::{HELD, Held};
+use crate::detect::quic::{Inspector, Look};
+use crate::detect::{Hello, Language};
+use crate::kernel::icmp::{About, Trouble};
+use crate::kernel::sessions::{Batch, next_error, path_mtu};
+use crate::network::flows::Flow;
+use crate::relay::{End, Lane, Notes, Refusal, Way};
+
+/// A session in which only one side has spoken (RFC 4787 asks for two minutes).
+const UNANSWERED: Duration = Duration::from_mins(2);
+/// A session in which both have (RFC 4787 recommends five minutes).
+const ANSWERED: Duration = Duration::from_mins(5);
+/// Both readiness for datagrams and for ICMP errors.
+const READY: Interest = Interest::READABLE.add(Interest::ERROR);
+
+thread_local! {
+    /// Lent to one session while it moves datagrams: an idle session holds no buffer.
+    static BATCH: RefCell<Batch> = RefCell::default();
+}
+
+/// A session whose datagrams move.
+pub(super) struct Moving<'s> {
+    pub session: &'s Session,
+    pub flow: &'s Flow,
+    pub upstream: UdpSocket,
+    pub reply: UdpSocket,
+    pub inspector: Inspector,
+    /// Datagrams of a later handshake whose hello is not complete.
+    pub pending: Vec<Vec<u8>>,
+    pub notes: Notes,
+    pub count: (u64, u64),
+    /// How long the network's bandwidth wants this session to wait.
+    pub pause: Duration,
+}
+
+impl Moving<'_> {
+    fn lane(&self) -> Lane<'_> {
+        let origin = &self.session.origin;
+        Lane {
+            ctx: &origin.ctx,
+            network: &origin.network,
+            flow: self.flow,
+            waits: origin.waits,
+        }
+    }
+
+    /// Moves datagrams until the session ends.
+    pub async fn relay(&mut self, first: First, mut inbox: mpsc::Receiver<Held>) -> End {
+        if let Err(end) = self.begin(first) {
+            return end;
+        }
+        let (flow, give_way) = (self.flow, &self.session.place.give_way);
+        loop {
+            let idle = self.idle_left();
+            let moved = tokio::select! {
+                () = flow.cut.cancelled() => {
+                    return End::Cause(flow.cause().unwrap_or(Reason::RunEnded));
+                }
+                () = give_way.cancelled() => return End::Idle,
+                Some(held) = inbox.recv() => self.up_one(&held.bytes),
+                Ok(_) = self.reply.ready(READY) => self.up(),
+                Ok(_) = self.upstream.ready(READY) => self.down(),
+                () = tokio::time::sleep(idle) => {
+                    if self.idle_left().is_zero() {
+                        return End::Idle;
+                    }
+                    continue;
+                }
+            };
+            if let Err(end) = moved {
+                return end;
+            }
+            let pause = std::mem::take(&mut self.pause);
+            if !pause.is_zero() {
+                tokio::select! {
+                    () = flow.cut.cancelled() => {}
+                    () = tokio::time::sleep(pause) => {}
+                }
+            }
+        }
+    }
+
+    fn idle_left(&self) -> Duration {
+        let limit = if self.count.1 == 0 {
+            UNANSWERED
+        } else {
+            ANSWERED
+        };
+        let (now, active) = (
+            self.session.sessions.now_ms(),
+            self.session.place.active_ms(),
+        );
+        limit.saturating_sub(Duration::from_millis(now.saturating_sub(active)))
+    }
+
+    /// Judges the first datagrams and sends them.
+    fn begin(&mut self, first: First) -> Result<(), End> {
+        let evidence = first.evidence(self.flow.ground.speaks());
+        self.judge(&evidence, first.hello())?;
+        self.inspector = first.inspector;
+        first
+            .datagrams
+            .iter()
+            .try_for_each(|bytes| self.send_up(bytes))
+    }
+
+    fn judge(&mut self, evidence: &Evidence, hello: Option<&Hello>) -> Result<(), End> {
+        self.notes.hello(hello);
+        let decided = self.lane().decide(evidence);
+        decided.map(drop).map_err(|denial| {
+            End::Denied(Box::new(Refusal::new(denial, Language::Other, evidence)))
+        })
+    }
+
+    /// What the sandbox's socket has.
+    fn up(&mut self) -> Result<(), End> {
+        forget_error(&self.reply);
+        if matches!(self.reply.take_error(), Ok(Some(_))) {
+            // the sandbox closed its port: so does the upstream side, and its kernel says so to the far end
+            return Err(End::Reset);
+        }
+        BATCH.with_borrow_mut(|batch| {
+            let read = self
+                .reply
+                .try_io(Interest::READABLE, || batch.receive(self.reply.as_fd()));
+            match read {
+                Ok(count) => self.up_batch(batch, count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+                Err(_) => Err(End::Reset),
+            }
+        })
+    }
+
+    /// The usual case is a batch without any handshake, which is sent as it is.
+    fn up_batch(&mut self, batch: &Batch, count: usize) -> Result<(), End> {
+        if batch.datagrams().any(begins_with_long_header) {
+            return batch.datagrams().try_for_each(|bytes| self.up_one(bytes));
+        }
+        let bytes = batch.datagrams().map(<[u8]>::len).sum();
+        self.account(Way::Up, bytes, count)?;
+        self.transfer(batch, count, Way::Up);
+        Ok(())
+    }
+
+    /// One datagram from the sandbox, looked at.
+    fn up_one(&mut self, bytes: &[u8]) -> Result<(), End> {
+        if !begins_with_long_header(bytes) {
+            return self.send_up(bytes);
+        }
+        match self.inspector.look(bytes) {
+            // what a server could read and we cannot is not let through
+            Look::Sealed if self.inspector.has_connections() => Ok(()),
+            Look::Pass | Look::NotQuic | Look::Sealed => self.send_up(bytes),
+            Look::Need => {
+                if self.pending.len() < HELD {
+                    self.pending.push(bytes.to_vec());
+                }
+                Ok(())
+            }
+            Look::Malformed(_) => self.judge(&Evidence::TlsMalformed, None),
+            Look::Hello(hello) => {
+                let name = hello.name.clone();
+                self.judge(&Evidence::Tls { name }, Some(&hello))?;
+                for held in std::mem::take(&mut self.pending) {
+                    self.send_up(&held)?;
+                }
+                self.send_up(bytes)
+            }
+        }
+    }
+
+    fn send_up(&mut self, bytes: &[u8]) -> Result<(), End> {
+        self.account(Way::Up, bytes.len(), 1)?;
+        for _ in 0..2 {
+            // straight to the kernel: what does not fit now is lost, so nobody waits for room
+            let sent = SockRef::from(&self.upstream).send(bytes);
+            match sent {
+                Ok(_) => break,
+                Err(error) if !self.told(&error, bytes) => break,
+                // the error was an older datagram's; this one was not sent
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What the far end sent, after what the network said about what was sent to it.
+    fn down(&mut self) -> Result<(), End> {
+        forget_error(&self.upstream);
+        self.drain_errors();
+        BATCH.with_borrow_mut(|batch| {
+            let read = self
+                .upstream
+                .try_io(Interest::READABLE, || batch.receive(self.upstream.as_fd()));
+            match read {
+                Ok(count) => {
+                    let bytes = batch.datagrams().map(<[u8]>::len).sum();
+                    self.account(Way::Down, bytes, count)?;
+                    self.transfer(batch, count, Way::Down);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => {
+                    self.drain_errors();
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn account(&mut self, way: Way, bytes: usize, count: usize) -> Result<(), End> {
+        let pause = self.lane().count(way, bytes)?;
+        self.pause = self.pause.max(pause);
+        let counter = match way {
+            Way::Up => &mut self.count.0,
+            Way::Down => &mut self.count.1,
+        };
+        *counter += count as u64;
+        let session = self.session;
+        session.place.touch(session.sessions.now_ms());
+        Ok(())
+    }
+
+    /// Sends a batch on; what does not fit the line is lost.
+    fn transfer(&self, batch: &Batch, count: usize, way: Way) {
+        let to = match way {
+            Way::Up => self.upstream.as_fd(),
+            Way::Down => self.reply.as_fd(),
+        };
+        let (mut at, mut again) = (0, true);
+        while at < count {
+            match batch.send(to, at..count) {
+                Ok(0) => break,
+                Ok(sent) => (at, again) = (at + sent, true),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    let refused = batch.datagrams().nth(at).unwrap_or_default();
+                    let retry = way == Way::Up && self.told(&error, refused);
+                    // an error that stays is this datagram's own
+                    if !(retry && std::mem::take(&mut again)) {
+                        (at, again) = (at + 1, true);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells the sandbox why a datagram could not be sent; whether the error was an older one's and this may be sent again.
+    fn told(&self, error: &io::Error, bytes: &[u8]) -> bool {
+        match error.raw_os_error() {
+            Some(libc::EMSGSIZE) => {
+                let v4 = self.flow.upstream.is_ipv4();
+                if let Some(mtu) = path_mtu(self.upstream.as_fd(), v4) {
+                    self.tell(Trouble::TooBig(mtu), bytes);
+                }
+                false
+            }
+            Some(libc::EAGAIN | libc::ENOBUFS) | None => false,
+            Some(errno) => {
+                if !self.drain_errors()
+                    && let Some(trouble) = Trouble::of_errno(errno, 0)
+                {
+                    self.tell(trouble, bytes);
+                }
+                true
+            }
+        }
+    }
+
+    /// Passes ICMP errors on; whether there were any.
+    fn drain_errors(&self) -> bool {
+        let mut any = false;
+        while let Some(trouble) = next_error(self.upstream.as_fd()) {
+            any = true;
+            self.tell(trouble, &[]);
+        }
+        any
+    }
+
+    fn tell(&self, trouble: Trouble, bytes: &[u8]) {
+        let trouble = match trouble {
+            Trouble::TooBig(mtu) => Trouble::TooBig(self.sandbox_mtu(mtu)),
+            other => other,
+        };
+        let origin = &self.session.origin;
+        let about = About {
+            from: origin.source,
+            to: origin.destination,
+            bytes,
+        };
+        self.session.sessions.errors.tell(about, trouble);
+    }
+
+    /// The same payload has a header of another length where the sandbox uses the other family.
+    fn sandbox_mtu(&self, mtu: u32) -> u32 {
+        match (
+            self.session.origin.destination.is_ipv4(),
+            self.flow.upstream.is_ipv4(),
+        ) {
+            (true, false) => mtu.saturating_sub(20),
+            (false, true) => mtu.saturating_add(20),
+            _ => mtu,
+        }
+    }
+}
+
+/// The runtime no longer calls the socket erred; an error that comes from now on is told anew. Before the error is looked
+/// at, so that none is missed.
+fn forget_error(socket: &UdpSocket) {
+    let _ = socket.try_io(Interest::ERROR, || {
+        Err::<(), _>(io::ErrorKind::WouldBlock.into())
+    });
+}
+
+fn begins_with_long_header(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(|first| first & 0x80 != 0)
+}

@@ -1,0 +1,143 @@
+//! QUIC: a real client and server speak where the server name agrees, and no other name reaches the server.
+
+use std::net::SocketAddr;
+
+use lab::client::at;
+use lab::origin::port;
+use lab::topology::{OTHER4, PUBLIC4, PUBLIC6, ip};
+use lab::{Lab, policies, quic};
+
+/// One name over UDP, on the ports of the web.
+const NAMED: &str = "\
+policy: quic
+network: domains
+allow:
+  - { host: ok.sallylab.net, protocol: udp }
+";
+
+/// Everything but one name.
+const BUT_EVIL: &str = "\
+policy: all-but-one
+network: internet
+deny:
+  - host: evil.sallylab.net
+";
+
+fn tls(address: &str) -> SocketAddr {
+    SocketAddr::new(ip(address), port::TLS)
+}
+
+#[test]
+fn a_permitted_name_is_reached_in_both_families_and_recorded() {
+    let lab = Lab::builder().gateway_only().start();
+    let names = quic::serve(&lab.topology.internet, tls(PUBLIC4), &lab.authority);
+    quic::serve(&lab.topology.internet, tls(PUBLIC6), &lab.authority);
+    let sandbox = lab.sandbox(NAMED);
+    let body = vec![b'q'; 200_000];
+    let said = sandbox.run(|| {
+        quic::echo(
+            at("ok.sallylab.net", port::TLS),
+            "ok.sallylab.net",
+            &lab.authority,
+            &body,
+        )
+    });
+    assert_eq!(said.expect("permitted").len(), body.len());
+    assert_eq!(names.all(), [Some("ok.sallylab.net".to_owned())]);
+    lab.detach(&sandbox).expect(0);
+    let close = lab::wait::eventually("the close record", || {
+        lab.records()
+            .into_iter()
+            .find(|r| r["kind"] == "close" && r["subject"]["protocol"] == "udp")
+    });
+    assert_eq!(
+        (&close["sni"], &close["alpn"][0]),
+        (&"ok.sallylab.net".into(), &"h3".into())
+    );
+    let internet = lab.sandbox(policies::INTERNET);
+    for address in [PUBLIC4, PUBLIC6] {
+        let said =
+            internet.run(|| quic::echo(tls(address), "any.sallylab.net", &lab.authority, b"x"));
+        assert_eq!(said.expect(address), b"x");
+    }
+}
+
+#[test]
+fn the_reason_of_a_refused_name_stands_in_the_record() {
+    let lab = Lab::builder().gateway_only().start();
+    let names = quic::serve(&lab.topology.internet, tls(PUBLIC4), &lab.authority);
+    let sandbox = lab.sandbox(NAMED);
+    let said = sandbox.run(|| {
+        quic::echo(
+            at("ok.sallylab.net", port::TLS),
+            "evil.sallylab.net",
+            &lab.authority,
+            b"x",
+        )
+    });
+    assert!(said.is_err());
+    assert!(names.all().is_empty());
+    let denials: Vec<_> = lab
+        .records()
+        .into_iter()
+        .filter(|r| r["kind"] == "denial")
+        .collect();
+    assert!(
+        denials
+            .iter()
+            .any(|r| r["reason"] == "tls_name_mismatch" && r["heard"] == "evil.sallylab.net"),
+        "{denials:#?}"
+    );
+    let said = sandbox.run(|| {
+        quic::echo(
+            at("ok.sallylab.net", port::TLS),
+            "192.0.2.1",
+            &lab.authority,
+            b"x",
+        )
+    });
+    assert!(said.is_err());
+    assert!(
+        lab.records()
+            .iter()
+            .any(|r| r["reason"] == "tls_name_missing")
+    );
+}
+
+/// Attacks.
+mod denials {
+    use lab::{Leak, Mode, denied};
+
+    use super::*;
+
+    /// TLS-35 and domain fronting over QUIC: another name on the same address.
+    #[test]
+    fn tls_35_another_name_never_reaches_the_server() {
+        denied(NAMED, |lab, sandbox| {
+            let names = quic::serve(&lab.topology.internet, tls(PUBLIC4), &lab.authority);
+            let said = |name: &str| {
+                sandbox.run(|| {
+                    quic::echo(at("ok.sallylab.net", port::TLS), name, &lab.authority, b"x")
+                })
+            };
+            let _ = said("evil.sallylab.net");
+            let leak = Leak::of(&names.all());
+            assert!(said("ok.sallylab.net").is_ok(), "its permitted twin");
+            leak
+        });
+    }
+
+    #[test]
+    fn a_denied_name_is_not_reached_by_its_address() {
+        denied(BUT_EVIL, |lab, sandbox| {
+            let names = quic::serve(&lab.topology.internet, tls(OTHER4), &lab.authority);
+            let said =
+                |name: &str| sandbox.run(|| quic::echo(tls(OTHER4), name, &lab.authority, b"x"));
+            let refused = said("evil.sallylab.net");
+            assert_eq!(refused.is_ok(), lab.mode() == Mode::Plain);
+            let leak = Leak::of(&names.all());
+            assert!(said("other.sallylab.net").is_ok(), "its permitted twin");
+            leak
+        });
+    }
+}
