@@ -90,7 +90,6 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
     uplink_is_meant(&config, &posture)?;
     let floors = Floors::begin(&registry, &posture)?;
     let doors = Doors::open(enforcer.ns(), enforcer.config().ports)?;
-    let datagrams = datagrams(&enforcer)?;
     let queue = queue(&enforcer)?;
     let monitor = Monitor::open(&enforcer)?;
     let control = control(&config)?;
@@ -107,6 +106,7 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         following: Following::new(sources, &registry, &ctx),
     });
     Ok(Appliance {
+        datagrams: datagrams(&enforcer)?,
         config,
         ctx,
         enforcer,
@@ -114,7 +114,6 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         posture,
         verbs,
         doors,
-        datagrams,
         queue,
         monitor,
         follower,

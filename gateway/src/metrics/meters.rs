@@ -81,7 +81,7 @@ impl Default for Meters {
             telemetry_lost: Counter::default(),
         };
         // A collector that sees a zero first can tell a rise from a beginning.
-        for door in [Door::Tcp, Door::Dns, Door::Proxy, Door::Ingress] {
+        for door in [Door::Tcp, Door::Udp, Door::Dns, Door::Proxy, Door::Ingress] {
             drop(meters.flows_permitted.get_or_create(&door.into()));
         }
         for reason in Reason::ALL.iter().copied() {
@@ -110,6 +110,7 @@ impl From<Door> for ByDoor {
     fn from(door: Door) -> Self {
         let door = match door {
             Door::Tcp => "tcp",
+            Door::Udp => "udp",
             Door::Dns => "dns",
             Door::Proxy => "proxy",
             Door::Ingress => "ingress",
