@@ -26,6 +26,7 @@ use crate::network::Networks;
 use crate::network::allot::Pools;
 use crate::network::flows::FlowTable;
 use crate::network::instance::Instance;
+use crate::network::names::Names;
 use crate::network::registry::{Parts, Registry};
 use crate::network::state::StateDir;
 use crate::policy::Composer;
@@ -82,6 +83,7 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         composer: composer(&config, &sources),
         leases,
         states: StateDir::open(&config.run_dir).map_err(files("making", &config.run_dir))?,
+        names: names(&config)?.into(),
         pools,
         book,
     }));
@@ -159,6 +161,13 @@ pub(super) fn files(act: &'static str, path: &Path) -> impl FnOnce(io::Error) ->
 /// What the instance keeps.
 pub fn instance(config: &GatewayConfig) -> Result<Instance, BuildError> {
     Instance::open(&config.state_dir).map_err(files("reading the instance in", &config.state_dir))
+}
+
+/// Names that are used up.
+fn names(config: &GatewayConfig) -> Result<Names, BuildError> {
+    let (now, kept) = (crate::context::now_ms(), config.journal.keep_ms);
+    Names::open(&config.state_dir, now, kept)
+        .map_err(files("reading the used names in", &config.state_dir))
 }
 
 /// The pools in use.

@@ -318,6 +318,7 @@ fn journal(
         journal.keep_bytes = size;
         // The same tenth as in the default.
         journal.network_bytes = size / 10;
+        journal.network_entries = size / 10 / 1024;
     }
     if let Some(segment) = bytes("segment") {
         journal.segment_bytes = segment;

@@ -58,6 +58,8 @@ pub fn change(error: &ChangeError) -> Problem {
             Problem::new(409, "conflict", error.to_string())
                 .hint("choose another name, or detach it")
         }
+        ChangeError::Name(_) => Problem::new(409, "conflict", error.to_string())
+            .hint("wish another name, or none: then the gateway draws one"),
         ChangeError::Allot(AllotError::Full(_)) => Problem::new(503, "full", error.to_string())
             .hint("detach networks, or widen `gateway.pools.sandboxes`"),
         ChangeError::Join(_) => Problem::new(409, "conflict", error.to_string())

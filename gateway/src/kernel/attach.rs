@@ -171,17 +171,24 @@ impl Enforcer {
         })
     }
 
-    /// Looks into an attached sandbox's namespace for interfaces that are not ours.
+    /// Looks into an attached sandbox's namespace for interfaces that are not ours: without one there is no other way
+    /// out, because every route leads over an interface.
+    ///
+    /// A gateway that adopted the network holds no descriptor of the namespace; it looks through the link.
     pub fn stranger_in(&self, link: &InterfaceName) -> Result<Option<String>, KernelError> {
-        let sandbox = self
+        let found = self
             .state()
             .members
             .get(link)
-            .and_then(|m| m.sandbox.as_ref().map(Ns::duplicate));
-        match sandbox {
-            Some(sandbox) => {
+            .map(|m| (m.index, m.sandbox.as_ref().map(Ns::duplicate)));
+        match found {
+            Some((_, Some(sandbox))) => {
                 sandbox?.route(|handle| async move { links::stranger(&handle, Wired::Yes).await })
             }
+            Some((index, None)) => self
+                .inner
+                .ns
+                .route(move |handle| async move { links::stranger_behind(&handle, index).await }),
             None => Ok(None),
         }
     }

@@ -17,7 +17,7 @@ use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
 
 use super::error::{Act, KernelError, Mismatch};
 use super::policy_routing::present;
-use super::survey::links_and_addresses;
+use super::survey::{self, links_and_addresses};
 
 /// Name of the link inside the sandbox.
 pub const INNER: &str = "eth0";
@@ -242,6 +242,43 @@ pub async fn stranger(handle: &Handle, wired: Wired) -> Result<Option<String>, K
         .find(|link| {
             link.up || link.name == INNER || addresses.iter().any(|a| a.link == link.index)
         })
+        .map(|link| link.name))
+}
+
+/// The first interface other than `lo` and our own that is up in the namespace where the other end of a link is.
+///
+/// The kernel numbers that namespace as seen from this one (`IFLA_LINK_NETNSID`) and lists its links on request
+/// (`IFLA_TARGET_NETNSID`); addresses it would list for stricter requests only, and without being up an interface carries
+/// nothing.
+pub async fn stranger_behind(handle: &Handle, index: u32) -> Result<Option<String>, KernelError> {
+    let mut found = handle.link().get().match_index(index).execute();
+    let outer = found.try_next().await.act("looking up a link")?;
+    let number =
+        outer
+            .iter()
+            .flat_map(|link| &link.attributes)
+            .find_map(|attribute| match attribute {
+                LinkAttribute::LinkNetNsId(number) => Some(*number),
+                _ => None,
+            });
+    let Some(number) = number else {
+        return Err(Mismatch::new("the other end of a link", "in a sandbox", "gone").into());
+    };
+    let mut inside = handle.link().get();
+    let attributes = &mut inside.message_mut().attributes;
+    attributes.push(LinkAttribute::IfNetnsId(number));
+    let seen: Vec<_> = inside
+        .execute()
+        .map_ok(|message| survey::link(&message))
+        .try_collect()
+        .await
+        .act("listing the links of a sandbox")?;
+    if !seen.iter().any(|link| link.name == INNER) {
+        return Err(Mismatch::new("the links of a sandbox", INNER, "others only").into());
+    }
+    Ok(seen
+        .into_iter()
+        .find(|link| link.up && link.name != "lo" && link.name != INNER)
         .map(|link| link.name))
 }
 

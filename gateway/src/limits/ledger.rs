@@ -39,8 +39,8 @@ impl Effective {
             download: limits.download.unwrap_or(u64::MAX),
             bandwidth: limits.bandwidth,
             names: u64::from(limits.names.unwrap_or(NAMES)),
-            // without a written limit the journal's own quota for each network holds; a count would cut off a service
-            // that merely runs for long
+            // without a written limit the journal's share for each network holds, which comes back with time; a budget
+            // for the whole run would cut off a service that merely runs for long
             records: limits.records.unwrap_or(u64::MAX),
         }
     }

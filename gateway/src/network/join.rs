@@ -74,6 +74,7 @@ mod tests {
             generation: Generation(1),
             attached_ms: 1,
             used: Used::default(),
+            recorded: crate::record::Recorded::default(),
         }
     }
 

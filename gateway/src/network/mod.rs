@@ -8,6 +8,7 @@ pub mod flows;
 pub mod instance;
 pub mod join;
 pub mod lapse;
+pub mod names;
 pub mod recompose;
 pub mod redecide;
 pub mod registry;

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::allot::{AllotError, Allotments, Allotted, Pools};
 use super::flows::FlowTable;
 use super::join::{JoinError, may_join};
+use super::names::{NameError, Names};
 use super::state::{State, StateDir};
 use super::{Live, Network, redecide};
 use crate::context::{Context, now, now_ms};
@@ -32,8 +33,8 @@ use crate::control::{AttachRequest, PolicySource};
 use crate::kernel::{AttachPlan, Enforcer, KernelError};
 use crate::limits::{Ledger, Used};
 use crate::policy::{ComposeError, Composed, Composer, Stamp};
-use crate::record::Unwritable;
 use crate::record::entry::{Entry, NetworkChange};
+use crate::record::{Recorded, Unwritable};
 use crate::resolve::{LeaseError, LeasePools, Leases};
 
 /// How long the resets of cut flows may take before the kernel shuts a detached network out.
@@ -48,6 +49,9 @@ pub enum ChangeError {
     /// It cannot be a member of its group.
     #[error(transparent)]
     Join(#[from] JoinError),
+    /// The wished name is not to be had.
+    #[error(transparent)]
+    Name(#[from] NameError),
     /// No identity or address is free.
     #[error(transparent)]
     Allot(#[from] AllotError),
@@ -83,6 +87,8 @@ pub struct Parts {
     pub leases: LeasePools,
     /// Where state is kept.
     pub states: StateDir,
+    /// Names that are used up.
+    pub names: Mutex<Names>,
     /// Address classes at the start.
     pub book: Arc<AddressBook>,
 }
@@ -162,6 +168,13 @@ impl Registry {
     ) -> Result<Described, ChangeError> {
         let avoid = self.routed_elsewhere();
         let taken = self.allotments().allot(request.id.clone(), &avoid)?;
+        // after allotting: of two that wish the same name at once the second has been refused by now
+        if let Some(wished) = &request.id
+            && let Err(error) = self.names().may_have(wished)
+        {
+            self.allotments().release(&taken);
+            return Err(error.into());
+        }
         let attached = self.attach_allotted(request, namespace, owner, &taken);
         if attached.is_err() {
             self.allotments().release(&taken);
@@ -202,6 +215,7 @@ impl Registry {
             generation: Generation(1),
             attached_ms: now_ms(),
             used: Used::default(),
+            recorded: Recorded::default(),
         };
         may_join(states.values().map(|entered| &entered.state), &state)?;
         self.parts.states.begin(&state.id)?;
@@ -222,7 +236,8 @@ impl Registry {
             .enforcer
             .attach(plan)
             .map_err(ChangeError::from)
-            .and_then(|_| Ok(self.record(&network, "attached")?));
+            .and_then(|_| Ok(self.names().note(&taken.id, now_ms())?))
+            .and_then(|()| Ok(self.record(&network, "attached")?));
         if let Err(error) = wired {
             self.leave(&network);
             self.unwire(&link);
@@ -246,6 +261,7 @@ impl Registry {
             &state.workspace,
         )?;
         self.parts.states.save(&state)?;
+        self.parts.ctx.journal.restore(&state.id, state.recorded);
         let network = Arc::new(Network {
             id: state.id.clone(),
             run: state.run.clone(),
@@ -326,6 +342,9 @@ impl Registry {
         if let Err(error) = self.record(&network, change) {
             tracing::error!(sandbox.id = %id, %error, "a detach was not recorded");
         }
+        if let Err(error) = self.names().note(id, now_ms()) {
+            tracing::error!(sandbox.id = %id, %error, "the end of a name was not kept; its beginning was");
+        }
         self.parts.states.remove(id)?;
         let (registry, used) = (self.clone(), network.ledger.used());
         let removal = removal?;
@@ -390,6 +409,7 @@ impl Registry {
         state.policy = composed.snapshot.hash();
         state.resolved.clone_from(&composed.resolved);
         state.used = network.ledger.used();
+        state.recorded = self.parts.ctx.journal.recorded(&network.id);
         self.parts.states.save(&state)?;
         network
             .live
@@ -438,10 +458,12 @@ impl Registry {
                 continue;
             };
             let used = network.ledger.used();
-            if entered.state.used == used {
+            let recorded = self.parts.ctx.journal.recorded(&network.id);
+            if (entered.state.used, entered.state.recorded) == (used, recorded) {
                 continue;
             }
             entered.state.used = used;
+            entered.state.recorded = recorded;
             if let Err(error) = self.parts.states.save(&entered.state) {
                 tracing::error!(sandbox.id = %network.id, %error, "budgets used could not be kept");
             }
@@ -494,6 +516,13 @@ impl Registry {
             policy: live.snapshot.hash(),
             generation: live.generation,
         }))
+    }
+
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.parts
+            .names
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn allotments(&self) -> MutexGuard<'_, Allotments> {

@@ -18,6 +18,7 @@ use super::allot::Allotted;
 use crate::control::PolicySource;
 use crate::limits::Used;
 use crate::member::Membership;
+use crate::record::Recorded;
 
 /// Everything about a network that the kernel does not know.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -57,6 +58,9 @@ pub struct State {
     pub attached_ms: i64,
     /// Budgets used.
     pub used: Used,
+    /// What it holds of its share of the record.
+    #[serde(default)]
+    pub recorded: Recorded,
 }
 
 impl State {
@@ -188,6 +192,7 @@ mod tests {
             generation: Generation(1),
             attached_ms: 1,
             used: Used::default(),
+            recorded: Recorded::default(),
         }
     }
 

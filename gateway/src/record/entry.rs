@@ -231,6 +231,16 @@ impl Vouched {
     }
 }
 
+impl NetworkChange {
+    /// Whether the network is gone with this.
+    pub fn ends(&self) -> bool {
+        matches!(
+            self.change.as_str(),
+            "detached" | "lost" | "second_interface" | "superseded"
+        )
+    }
+}
+
 impl DecidedBy {
     /// From a denial that a policy made.
     pub fn denial(denial: &Denial) -> Option<Self> {

@@ -2,12 +2,15 @@
 //!
 //! Of equal denials (network, reason, destination) the first few in a window are written, the rest are counted and
 //! written as one. A network whose denials come too fast has them folded by reason alone. A network that has written
-//! its share of bytes opens no more flows; entries about networks, posture and gaps are never held back.
+//! its share of entries or bytes opens no more flows; its share comes back to it as evenly as old lines are removed, so
+//! that what a service wrote last month is no reason to end it. Entries about networks, posture and gaps are never held
+//! back.
 
 use std::collections::HashMap;
 
 use netpolicy::ids::NetworkId;
 use netpolicy::reason::Reason;
+use serde::{Deserialize, Serialize};
 
 use super::entry::{Denied, Entry};
 
@@ -47,9 +50,59 @@ struct Same {
     first_held: Option<Box<Denied>>,
 }
 
+/// Shares come back in steps: in smaller ones rounding would swallow them.
+const GIVE_BACK_MS: i64 = 3_600_000;
+
+/// What one network may hold of the record.
+#[derive(Clone, Copy, Debug)]
+pub struct Quota {
+    /// Bytes of its lines.
+    pub bytes: u64,
+    /// Its lines.
+    pub entries: u64,
+    /// How long lines are kept: what was written before is no longer held.
+    pub keep_ms: i64,
+}
+
+/// What one network holds of the record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Recorded {
+    /// Bytes of its lines.
+    pub bytes: u64,
+    /// Its lines.
+    pub entries: u64,
+    /// Milliseconds since the epoch until which shares were given back.
+    pub at_ms: i64,
+}
+
+impl Recorded {
+    fn give_back(&mut self, quota: &Quota, now: i64) {
+        let passed = now.saturating_sub(self.at_ms);
+        if self.bytes == 0 || passed < 0 {
+            self.at_ms = now;
+            return;
+        }
+        if passed < GIVE_BACK_MS {
+            return;
+        }
+        let share = |whole: u64| {
+            let (passed, keep) = (passed.unsigned_abs(), quota.keep_ms.unsigned_abs().max(1));
+            u64::try_from(u128::from(whole) * u128::from(passed) / u128::from(keep))
+                .unwrap_or(u64::MAX)
+        };
+        self.bytes = self.bytes.saturating_sub(share(quota.bytes));
+        self.entries = self.entries.saturating_sub(share(quota.entries));
+        self.at_ms = now;
+    }
+
+    fn is_over(&self, quota: &Quota) -> bool {
+        self.bytes >= quota.bytes || self.entries >= quota.entries
+    }
+}
+
 #[derive(Debug, Default)]
 struct OfNetwork {
-    bytes: u64,
+    recorded: Recorded,
     began: i64,
     denials: u32,
     same: HashMap<Key, Same>,
@@ -58,17 +111,30 @@ struct OfNetwork {
 /// Folding state of all networks; bounded by networks times [`REMEMBERED`].
 #[derive(Debug)]
 pub struct Folds {
-    network_bytes: u64,
+    quota: Quota,
     networks: HashMap<NetworkId, OfNetwork>,
 }
 
 impl Folds {
-    /// With so many bytes for each network.
-    pub fn new(network_bytes: u64) -> Self {
+    /// With so much for each network.
+    pub fn new(quota: Quota) -> Self {
         Self {
-            network_bytes,
+            quota,
             networks: HashMap::new(),
         }
+    }
+
+    /// What a network holds.
+    pub fn recorded(&self, network: &NetworkId) -> Recorded {
+        self.networks
+            .get(network)
+            .map(|of| of.recorded)
+            .unwrap_or_default()
+    }
+
+    /// What a network held when an earlier gateway ended.
+    pub fn restore(&mut self, network: &NetworkId, recorded: Recorded) {
+        self.networks.entry(network.clone()).or_default().recorded = recorded;
     }
 
     /// Decides about an entry.
@@ -79,7 +145,8 @@ impl Folds {
                     .networks
                     .entry(open.subject.network.clone())
                     .or_default();
-                if of.bytes >= self.network_bytes {
+                of.recorded.give_back(&self.quota, now);
+                if of.recorded.is_over(&self.quota) {
                     Verdict::OverQuota
                 } else {
                     Verdict::Write
@@ -104,7 +171,8 @@ impl Folds {
         if now - of.began >= WINDOW_MS {
             (of.began, of.denials) = (now, 0);
         }
-        let crowded = of.denials >= DENIALS || of.bytes >= self.network_bytes;
+        of.recorded.give_back(&self.quota, now);
+        let crowded = of.denials >= DENIALS || of.recorded.is_over(&self.quota);
         let mut key = Key {
             reason: denied.reason,
             destination: destination(denied),
@@ -142,10 +210,10 @@ impl Folds {
             Entry::Denial(denied)
             | Entry::Failure(denied)
             | Entry::Folded { first: denied, .. } => &denied.subject.network,
-            Entry::Network(change) if change.change == "detached" => {
+            Entry::Network(change) if change.ends() => {
                 // What it still holds is written by `due` at the end of its window.
                 if let Some(of) = self.networks.get_mut(&change.network) {
-                    of.bytes = 0;
+                    of.recorded = Recorded::default();
                 }
                 return;
             }
@@ -153,7 +221,9 @@ impl Folds {
                 return;
             }
         };
-        self.networks.entry(network.clone()).or_default().bytes += bytes;
+        let recorded = &mut self.networks.entry(network.clone()).or_default().recorded;
+        recorded.bytes += bytes;
+        recorded.entries += 1;
     }
 
     /// Folded entries whose window is over (or all of them), to be written now.
@@ -175,7 +245,7 @@ impl Folds {
             });
         }
         self.networks
-            .retain(|_, of| of.bytes > 0 || !of.same.is_empty());
+            .retain(|_, of| of.recorded.bytes > 0 || !of.same.is_empty());
         due
     }
 }
@@ -186,5 +256,45 @@ fn destination(denied: &Denied) -> String {
         (Some(name), _) => format!("{name}:{}", subject.port),
         (None, Some(address)) => format!("{address}:{}", subject.port),
         (None, None) => subject.port.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: i64 = 24 * 3_600_000;
+    const QUOTA: Quota = Quota {
+        bytes: 30_000,
+        entries: 30,
+        keep_ms: 30 * DAY,
+    };
+
+    fn held(bytes: u64, entries: u64) -> Recorded {
+        Recorded {
+            bytes,
+            entries,
+            at_ms: 5,
+        }
+    }
+
+    #[test]
+    fn a_share_is_used_up_by_entries_as_well_as_by_bytes() {
+        assert!(held(30_000, 1).is_over(&QUOTA));
+        assert!(held(1, 30).is_over(&QUOTA));
+        assert!(!held(29_999, 29).is_over(&QUOTA));
+    }
+
+    #[test]
+    fn a_share_comes_back_as_evenly_as_old_lines_go_and_not_by_setting_the_clock_back() {
+        let mut recorded = held(30_000, 30);
+        recorded.give_back(&QUOTA, 5 + GIVE_BACK_MS - 1);
+        assert_eq!(recorded, held(30_000, 30));
+        recorded.give_back(&QUOTA, 5 + DAY);
+        assert_eq!((recorded.bytes, recorded.entries), (29_000, 29));
+        recorded.give_back(&QUOTA, 0);
+        assert_eq!((recorded.bytes, recorded.at_ms), (29_000, 0));
+        recorded.give_back(&QUOTA, 60 * DAY);
+        assert_eq!((recorded.bytes, recorded.entries), (0, 0));
     }
 }

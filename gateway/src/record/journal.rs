@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use netpolicy::ids::NetworkId;
 use rustix::fs::{FallocateFlags, fallocate};
 use tokio::sync::watch;
 
 use super::chain::{self, Position};
 use super::entry::Entry;
-use super::fold::{Folds, Verdict};
+use super::fold::{Folds, Quota, Recorded, Verdict};
 use super::head::Signatory;
 use super::{recover, segment, syslog};
 use crate::context::now_ms;
@@ -46,6 +47,8 @@ pub struct JournalConfig {
     pub keep_bytes: u64,
     /// Bytes that one network may write: a tenth of the whole by default, so that nobody pushes others' records out.
     pub network_bytes: u64,
+    /// Entries that one network may write; a tenth of what the whole holds, at a kilobyte each.
+    pub network_entries: u64,
 }
 
 impl JournalConfig {
@@ -61,6 +64,7 @@ impl JournalConfig {
             keep_ms: 30 * 24 * 3600 * 1000,
             keep_bytes: 10 << 30,
             network_bytes: 1 << 30,
+            network_entries: 1_000_000,
         }
     }
 }
@@ -156,7 +160,11 @@ impl Journal {
             line: Vec::new(),
             body: Vec::new(),
         };
-        let folds = Folds::new(config.network_bytes);
+        let folds = Folds::new(Quota {
+            bytes: config.network_bytes,
+            entries: config.network_entries,
+            keep_ms: config.keep_ms,
+        });
         let journal = Self {
             signatory,
             tail: Mutex::new(tail),
@@ -199,6 +207,16 @@ impl Journal {
             self.meters.record(&entry);
         }
         appended
+    }
+
+    /// What a network holds of its share.
+    pub fn recorded(&self, network: &NetworkId) -> Recorded {
+        self.folds().recorded(network)
+    }
+
+    /// Goes on with what a network held when an earlier gateway ended.
+    pub fn restore(&self, network: &NetworkId, recorded: Recorded) {
+        self.folds().restore(network, recorded);
     }
 
     /// Whether new flows can be recorded; doors refuse them when not.

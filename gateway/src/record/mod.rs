@@ -23,6 +23,7 @@ mod tests;
 pub mod verify;
 
 pub use entry::Entry;
+pub use fold::Recorded;
 pub use journal::{Journal, JournalConfig, JournalError, JournalState, Unwritable};
 pub use read::{Reader, export};
 pub use verify::{Report, verify};

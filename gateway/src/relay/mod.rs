@@ -11,6 +11,8 @@ pub mod pipes;
 mod pump;
 pub mod stream;
 
+#[cfg(test)]
+pub use lane::tests::SILENT;
 pub use lane::{End, Lane, Notes, Refusal, Waits, Way, heard, plain_denial};
 pub(crate) use pump::{reset, send};
 pub use stream::Early;

@@ -17,7 +17,8 @@ pub struct Limits {
     pub bandwidth: Option<u64>,
     /// Distinct names.
     pub names: Option<u32>,
-    /// Record entries.
+    /// Record entries for the whole run; without it the share of the record that each network has (a million entries and
+    /// a gigabyte, given back over the time that lines are kept).
     pub records: Option<u64>,
 }
 

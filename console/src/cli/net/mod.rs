@@ -86,7 +86,7 @@ pub enum Verb {
         /// Policy file, the name of a preset, or of a policy in git
         #[arg(long, value_name = "FILE|PRESET|NAME")]
         policy: String,
-        /// Name of the network; the gateway chooses one if absent
+        /// Name of the network, never used before; the gateway chooses one if absent
         #[arg(long)]
         name: Option<String>,
         /// Workspace, which chooses the workspace floor

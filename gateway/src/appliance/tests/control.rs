@@ -245,24 +245,36 @@ fn user_text_reaches_neither_the_kernel_nor_a_path() {
 }
 
 #[test]
-fn a_wished_identity_is_refused_while_it_lives() {
+fn a_wished_name_is_refused_while_it_lives_and_ever_after_and_other_names_are_free() {
     let lab = Lab::started();
-    let named = || crate::control::AttachRequest {
-        id: Some("dev".parse().unwrap()),
+    let named = |name: &str| crate::control::AttachRequest {
+        id: Some(name.parse().unwrap()),
         ..request(&far_only())
     };
-    let first = lab.try_attach(&named()).unwrap();
-    assert_eq!(
-        lab.try_attach(&named())
-            .err()
-            .unwrap()
-            .problem()
-            .unwrap()
-            .code,
-        "conflict"
-    );
+    let refused = |name: &str| {
+        let error = lab.try_attach(&named(name)).err().unwrap();
+        let problem = error.problem().unwrap();
+        assert_eq!((problem.status, &*problem.code), (409, "conflict"));
+        problem.message.clone()
+    };
+    // an attach that failed has used nothing up
+    let wrong = crate::control::AttachRequest {
+        policy: document("policy: x\nnetwork: all\n"),
+        ..named("dev")
+    };
+    assert!(lab.try_attach(&wrong).is_err());
+    let first = lab.try_attach(&named("dev")).unwrap();
+    assert!(refused("dev").contains("there is a network dev already"));
     lab.block(async |c| c.detach(&first.view.id).await.unwrap());
-    eventually("the name to be free", || lab.try_attach(&named()).ok());
+    eventually("the link to be gone", || {
+        refused("dev").contains("used up").then_some(())
+    });
+    assert!(refused("n0123456789abcdef").contains("drawn by the gateway"));
+    lab.try_attach(&named("dev2")).unwrap().echoes(FAR).unwrap();
+    lab.kill();
+    lab.start(lab.config());
+    assert!(refused("dev").contains("used up"));
+    lab.try_attach(&named("dev3")).unwrap().echoes(FAR).unwrap();
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What ends by itself: entries with `until:`, also when the clock is set.
+//! What ends by itself: entries with `until:`, also when the clock is set, and flows on which nobody ever speaks.
 
 use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
@@ -70,4 +70,22 @@ fn when_an_entry_ends_its_flows_are_cut_within_two_seconds_and_those_of_others_s
     eventually("the second cut", || is_over(&again).then_some(()));
     assert!(began.elapsed() < Duration::from_secs(2));
     assert!(!is_over(&kept));
+}
+
+#[test]
+fn a_flow_on_which_no_byte_moved_for_ten_minutes_ends_and_one_that_spoke_once_does_not() {
+    use crate::relay::Waits;
+    assert_eq!(Waits::default().silent, Duration::from_mins(10));
+    let limit = Duration::from_millis(400);
+    crate::relay::SILENT.set(limit).unwrap();
+    let lab = Lab::started();
+    let sandbox = lab.attach(&far_only());
+    let spoke = sandbox.echoes(FAR).unwrap();
+    let began = Instant::now();
+    let silent = sandbox.connects(FAR, Duration::from_secs(5)).unwrap();
+    eventually("the end of silence", || is_over(&silent).then_some(()));
+    assert!(began.elapsed() >= limit, "{:?}", began.elapsed());
+    assert!(!is_over(&spoke), "it has been quiet for as long");
+    let flows = lab.block(async |c| c.flows(None).await.unwrap());
+    assert_eq!(flows.len(), 1);
 }

@@ -172,7 +172,13 @@ impl Lab {
 
     /// Starts a gateway in the uplink namespace and waits until it is enforcing.
     pub fn start(&self, config: GatewayConfig) {
-        self.try_start(config).unwrap();
+        // A killed one's tasks may hold its sockets for a moment longer.
+        let mut tries = std::iter::repeat(config);
+        eventually("a gateway that can be built", || {
+            self.try_start(tries.next()?)
+                .inspect_err(|error| eprintln!("not built yet: {error:?}"))
+                .ok()
+        });
         eventually("an enforcing gateway", || {
             self.block(async |c| c.health().await)
                 .ok()

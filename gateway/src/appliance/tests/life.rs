@@ -456,20 +456,26 @@ fn a_second_gateway_that_shares_anything_is_refused_and_disturbs_nothing_and_one
 
 #[test]
 fn a_sandbox_that_got_a_second_interface_loses_its_network_and_the_others_keep_theirs() {
-    let lab = Lab::started();
-    let (second, kept) = (lab.attach(&far_only()), lab.attach(&far_only()));
-    kept.echoes(FAR).unwrap();
-    second.run(|| {
-        ip("link add other0 type veth peer name other1");
-        ip("addr add 10.9.9.9/24 dev other0");
-        ip("link set other0 up");
-    });
-    let gone = eventually_within("the eviction", Duration::from_secs(20), || {
-        lab.block(async |c| c.network(&second.view.id).await).err()
-    });
-    assert_eq!(gone.problem().unwrap().code, "not_found");
-    assert!(second.connects(FAR, Duration::from_millis(300)).is_err());
-    kept.echoes(FAR).unwrap();
+    for adopted in [false, true] {
+        let lab = Lab::started();
+        let (second, kept) = (lab.attach(&far_only()), lab.attach(&far_only()));
+        if adopted {
+            lab.kill();
+            lab.start(lab.config());
+        }
+        kept.echoes(FAR).unwrap();
+        second.run(|| {
+            ip("link add other0 type veth peer name other1");
+            ip("addr add 10.9.9.9/24 dev other0");
+            ip("link set other0 up");
+        });
+        let gone = eventually_within("the eviction", Duration::from_secs(20), || {
+            lab.block(async |c| c.network(&second.view.id).await).err()
+        });
+        assert_eq!(gone.problem().unwrap().code, "not_found");
+        assert!(second.connects(FAR, Duration::from_millis(300)).is_err());
+        kept.echoes(FAR).unwrap();
+    }
 }
 
 #[test]

@@ -6,3 +6,4 @@ mod falls;
 mod ingress;
 mod lab;
 mod life;
+mod quota;

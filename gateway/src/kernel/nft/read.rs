@@ -1,5 +1,9 @@
 //! Reads the table back from the kernel, without libnftnl: what verifies is not what wrote.
 //!
+//! A parser of our own, over [`wire`](crate::kernel::wire): netlink-packet-netfilter (0.4) knows six kinds of expressions
+//! of the many that our rules are made of, so all that it would give is the framing, and its tolerance of what it does
+//! not know is the opposite of what is needed here.
+//!
 //! Everything is parsed into what a [`Ruleset`](netpolicy::ruleset::Ruleset) lowers to; an expression or attribute that
 //! we never write becomes [`Vm::Foreign`], which equals nothing.
 

@@ -97,6 +97,29 @@ fn a_namespace_with_a_way_out_of_its_own_is_refused() {
 }
 
 #[test]
+fn a_gateway_that_adopted_a_network_sees_a_second_interface_in_it_too() {
+    let lab = Lab::open();
+    let (sandbox, other) = (lab.sandbox(0), lab.sandbox(1));
+    // As after a restart: links that are there, and no descriptor of their namespaces.
+    for live in lab.enforcer.live_links().unwrap() {
+        lab.enforcer.state().members.remove(&live.link);
+        lab.enforcer.adopt(&live, None).unwrap();
+    }
+    let stranger = |link: &str| lab.enforcer.stranger_in(&link.parse().unwrap()).unwrap();
+    assert_eq!((stranger("sp0"), stranger("sp1")), (None, None));
+    let ip = |script: &str| {
+        let words: Vec<&str> = script.split(' ').collect();
+        assert!(sandbox.exec("ip", &words).status.success(), "{script}");
+    };
+    ip("link add late type veth peer name p");
+    assert_eq!(stranger("sp0"), None, "it is down and carries nothing");
+    ip("link set late up");
+    assert_eq!(stranger("sp0").as_deref(), Some("late"));
+    assert_eq!(stranger("sp1"), None);
+    drop(other);
+}
+
+#[test]
 fn ipv6_that_the_engine_switched_off_is_on_after_attach() {
     let lab = Lab::open();
     let ns = super::lab::Sandbox { ns: fresh_ns() };
