@@ -9,11 +9,13 @@
 //! last: sealing publishes `false` before it touches the kernel, enforcing publishes `true` after the kernel was read
 //! back and the probe came out right. What differs from what was asked seals; then the sealed rules are verified, the
 //! difference repaired, the rules in force applied again, read back, and the next generation begins.
-//! Owns no schedule of its own beyond [`Posture::keep`]. Failure stance: sealed.
+//! A process that is out of descriptors cannot look; that says nothing about the rules, which nobody but root can change,
+//! so it may be blind for some seconds before it seals. Owns no schedule of its own beyond [`Posture::keep`]. Failure
+//! stance: sealed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 
@@ -27,6 +29,9 @@ use crate::record::{Entry, Journal};
 const LOOK: Duration = Duration::from_secs(2);
 /// How soon a repair that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// For so long an enforcing gateway may be unable to look for want of descriptors.
+const BLIND: Duration = Duration::from_secs(10);
 
 /// Label of an enforcing gateway.
 pub const BLOCKED: &str = "Private networks blocked";
@@ -68,6 +73,8 @@ struct Now {
     state: State,
     generation: u64,
     since_ms: i64,
+    /// Since when looks fail for want of descriptors.
+    blind: Option<Instant>,
     /// Causes that stay until whoever set them takes them back (a broken floor, a foreign namespace).
     standing: BTreeMap<&'static str, Cause>,
 }
@@ -98,6 +105,7 @@ impl Posture {
             state,
             generation: 0,
             since_ms: now_ms(),
+            blind: None,
             standing: BTreeMap::new(),
         });
         Self {
@@ -156,7 +164,16 @@ impl Posture {
             return self.seal(&cause);
         }
         let enforcing = self.now().state == State::Enforcing;
-        match self.enforcer.verify() {
+        let verified = self.enforcer.verify();
+        if let Err(error) = &verified
+            && enforcing
+            && self.may_miss(error)
+        {
+            tracing::error!("no descriptor is free to look at the rules with");
+            return;
+        }
+        self.now().blind = None;
+        match verified {
             Ok(Ok(())) if enforcing => return,
             Ok(Ok(())) => {}
             // A link that went with its sandbox is less network, not more: nobody else is sealed for it.
@@ -171,6 +188,20 @@ impl Posture {
             Ok(()) => self.opened(),
             Err(cause) => self.seal(&cause),
         }
+    }
+
+    fn may_miss(&self, error: &KernelError) -> bool {
+        if !out_of_descriptors(error) {
+            return false;
+        }
+        let since = *self.now().blind.get_or_insert_with(Instant::now);
+        since.elapsed() < BLIND
+    }
+
+    /// Whether the last look was missed.
+    #[cfg(test)]
+    pub fn is_blind(&self) -> bool {
+        self.now().blind.is_some()
     }
 
     /// Whether all that differs is links that are gone; their networks are gone then too.
@@ -301,6 +332,21 @@ impl Posture {
     fn act(&self) -> std::sync::MutexGuard<'_, ()> {
         self.acting.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether an act failed because the process or the machine has no descriptor left.
+pub fn out_of_descriptors(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let code = error
+            .downcast_ref::<std::io::Error>()
+            .and_then(std::io::Error::raw_os_error);
+        if matches!(code, Some(libc::EMFILE | libc::ENFILE)) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 fn broken(error: &KernelError) -> Cause {

@@ -12,7 +12,7 @@ use crate::config::GatewayConfig;
 use crate::context::Context;
 use crate::network::recompose::Concerned;
 use crate::network::registry::Registry;
-use crate::posture::{Cause, Posture};
+use crate::posture::{Cause, Posture, out_of_descriptors};
 
 /// Budgets used are written down this often: what a crash may forget.
 const FLOORS: &str = "floors";
@@ -61,11 +61,16 @@ pub fn fallen(ctx: &Context, posture: &Arc<Posture>) {
     });
 }
 
+/// Looks at the floors that may be missed in a row for want of descriptors: ten seconds.
+const MISSED: u32 = 10;
+
 /// Floors: read at the start, looked at again each second; networks of before wait for them.
 #[derive(Debug)]
 pub struct Floors {
     adopted: bool,
     broken: bool,
+    /// Looks missed in a row for want of descriptors.
+    missed: u32,
 }
 
 impl Floors {
@@ -74,6 +79,7 @@ impl Floors {
         let mut floors = Self {
             adopted: false,
             broken: false,
+            missed: 0,
         };
         match registry.reload_floors() {
             Ok(_) => floors.adopt(registry)?,
@@ -100,6 +106,12 @@ impl Floors {
     /// Looks again; says whether flows must be decided again.
     fn look(&mut self, registry: &Arc<Registry>, posture: &Posture) -> bool {
         match registry.reload_floors() {
+            // The floors before stay in force; what was not read may be what was there before.
+            Err(error) if self.adopted && self.missed < MISSED && out_of_descriptors(&error) => {
+                self.missed += 1;
+                tracing::error!("no descriptor is free to read the floors with");
+                false
+            }
             Err(error) => {
                 if !std::mem::replace(&mut self.broken, true) {
                     posture.hold(
@@ -110,6 +122,7 @@ impl Floors {
                 false
             }
             Ok(changed) => {
+                self.missed = 0;
                 if changed && self.adopted {
                     registry.recompose(Concerned::All);
                 }

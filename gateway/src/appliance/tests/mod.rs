@@ -7,3 +7,4 @@ mod ingress;
 mod lab;
 mod life;
 mod quota;
+mod shortage;
