@@ -170,7 +170,7 @@ impl Enforcer {
         let steering = ns.run(|| Ok(Steering::here().ok()))?;
         let (mut writer, reader) = ns.run(|| {
             Ok((
-                write::open()?,
+                write::open().map_err(KernelError::without_firewall)?,
                 wire::netfilter_socket().act("opening the socket that reads rules back")?,
             ))
         })?;
@@ -197,7 +197,8 @@ impl Enforcer {
         let this = Self {
             inner: Arc::new(inner),
         };
-        this.apply(Posture::Sealed)?;
+        this.apply(Posture::Sealed)
+            .map_err(KernelError::without_firewall)?;
         this.prepare()?;
         Ok(this)
     }

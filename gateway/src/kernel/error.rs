@@ -34,6 +34,9 @@ pub enum KernelError {
     /// The kernel does not hold what was asked of it.
     #[error("the kernel differs from what was asked")]
     Mismatch(#[source] Mismatch),
+    /// The kernel cannot hold the rules: the host is without enforcement. The wording is what operators look for.
+    #[error("the egress firewall is required but not installed")]
+    NoFirewall(#[source] Box<KernelError>),
     /// An argument cannot be used.
     #[error("{0}")]
     Unusable(&'static str),
@@ -45,6 +48,14 @@ impl KernelError {
         match self {
             Self::Io { source, .. } => source.raw_os_error(),
             _ => None,
+        }
+    }
+
+    /// A rule socket or rule that the kernel does not know means that it has no firewall; a missing power does not.
+    pub(super) fn without_firewall(self) -> Self {
+        match self.errno().map(nix::Error::from_raw) {
+            None | Some(nix::Error::EPERM | nix::Error::EACCES) => self,
+            Some(_) => Self::NoFirewall(Box::new(self)),
         }
     }
 }
