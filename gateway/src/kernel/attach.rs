@@ -221,6 +221,11 @@ impl Enforcer {
         Ok(seen.links.iter().filter_map(live).collect())
     }
 
+    /// Links whose packets are let in: neither those that are being made nor those that are being taken away.
+    pub fn attached(&self) -> BTreeSet<InterfaceName> {
+        self.state().members.keys().cloned().collect()
+    }
+
     /// Names of the links that exist by our doing.
     pub(super) fn known_links(&self) -> KnownLinks {
         let state = self.state();

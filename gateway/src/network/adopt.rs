@@ -105,9 +105,14 @@ impl Registry {
 
     /// Removes networks whose link is gone (someone deleted it); returns their identities.
     pub fn drop_lost(self: &Arc<Self>) -> Result<Vec<NetworkId>, ChangeError> {
+        // asked before the links are: what is being wired or taken away meanwhile is not lost
+        let attached = self.parts.enforcer.attached();
         let links = self.parts.enforcer.live_links()?;
         let mut lost = Vec::new();
         for network in self.parts.ctx.networks.all() {
+            if !attached.iter().any(|link| link.as_str() == network.link) {
+                continue;
+            }
             let there = links.iter().any(|l| {
                 l.link.as_str() == network.link
                     && l.v4 == Some(network.v4)

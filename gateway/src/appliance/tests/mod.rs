@@ -8,3 +8,4 @@ mod lab;
 mod life;
 mod quota;
 mod shortage;
+mod wiring;

@@ -60,7 +60,7 @@ print(json.dumps({
     "echo4": echo(OK4), "echo6": echo(OK6),
     "closed": connect(OK4, CLOSED), "silent": connect(SILENT, 443, 2), "unreachable": connect(UNREACHABLE, 443, 4),
     "denied": connect(DENIED, ECHO), "metadata": connect("169.254.169.254", 80), "sibling": connect(SIBLING, 22),
-    "udp": [datagram(OK4, ECHO), datagram(OK6, ECHO)],
+    "udp": [datagram(OK4, ECHO), datagram(OK6, ECHO)], "udp_denied": datagram(DENIED, ECHO),
     "name": look_up("ok.sallylab.net"),
     "proxy": proxy("ok.sallylab.net:443").split("\r\n")[0], "proxy_denied": proxy("evil.sallylab.net:443"),
 }))
