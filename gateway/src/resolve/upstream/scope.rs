@@ -4,7 +4,7 @@
 //! who fills a cache or waits for a thousand silent servers evicts and delays only himself. All of it ends with the
 //! network.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use moka::sync::Cache;
@@ -19,6 +19,9 @@ const ADDRESS_OCTETS: u64 = 1024 * 1024;
 /// Octets of other records.
 const RECORD_OCTETS: u64 = 512 * 1024;
 
+/// How long an answer is kept at most.
+const LONGEST: Duration = Duration::from_secs(LONGEST_TTL as u64);
+
 /// A name and a type other than an address.
 type Key = (Name, u16);
 
@@ -26,10 +29,11 @@ type Key = (Name, u16);
 #[derive(Clone, Debug)]
 pub struct Scope(Arc<Inner>);
 
+/// Caches are made when first asked: an idle network has none.
 #[derive(Debug)]
 struct Inner {
-    addresses: Cache<Name, (u64, Arc<Addresses>)>,
-    records: Cache<Key, (u64, Arc<Found>)>,
+    addresses: LazyLock<Cache<Name, (u64, Arc<Addresses>)>>,
+    records: LazyLock<Cache<Key, (u64, Arc<Found>)>>,
     address_flights: Flights<Name, Arc<Addresses>>,
     record_flights: Flights<Key, Result<Arc<Found>, LookupError>>,
     places: Places,
@@ -38,22 +42,25 @@ struct Inner {
 impl Scope {
     /// One that nobody else has, or had.
     pub fn fresh() -> Self {
-        let ttl = Duration::from_secs(u64::from(LONGEST_TTL));
         Self(Arc::new(Inner {
-            addresses: Cache::builder()
-                .max_capacity(ADDRESS_OCTETS)
-                .weigher(|name: &Name, (_, a): &(u64, Arc<Addresses>)| {
-                    weight(name, a.all.len() * 64 + octets_of_names(&a.aliases))
-                })
-                .time_to_live(ttl)
-                .build(),
-            records: Cache::builder()
-                .max_capacity(RECORD_OCTETS)
-                .weigher(|(name, _): &Key, (_, f): &(u64, Arc<Found>)| {
-                    weight(name, octets_of(f) + octets_of_names(&f.aliases))
-                })
-                .time_to_live(ttl)
-                .build(),
+            addresses: LazyLock::new(|| {
+                Cache::builder()
+                    .max_capacity(ADDRESS_OCTETS)
+                    .weigher(|name: &Name, (_, a): &(u64, Arc<Addresses>)| {
+                        weight(name, a.all.len() * 64 + octets_of_names(&a.aliases))
+                    })
+                    .time_to_live(LONGEST)
+                    .build()
+            }),
+            records: LazyLock::new(|| {
+                Cache::builder()
+                    .max_capacity(RECORD_OCTETS)
+                    .weigher(|(name, _): &Key, (_, f): &(u64, Arc<Found>)| {
+                        weight(name, octets_of(f) + octets_of_names(&f.aliases))
+                    })
+                    .time_to_live(LONGEST)
+                    .build()
+            }),
             address_flights: Flights::default(),
             record_flights: Flights::default(),
             places: Places::default(),
