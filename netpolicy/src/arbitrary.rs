@@ -128,6 +128,11 @@ pub(crate) struct Draft {
 impl Draft {
     /// The document.
     pub(crate) fn text(&self) -> String {
+        format!("policy: p\n{}", self.body())
+    }
+
+    /// The document without its first line.
+    pub(crate) fn body(&self) -> String {
         let list = |key: &str, entries: &[String]| {
             if entries.is_empty() {
                 String::new()
@@ -136,7 +141,7 @@ impl Draft {
             }
         };
         format!(
-            "policy: p\n{}{}{}",
+            "{}{}{}",
             self.head,
             list("allow", &self.allow),
             list("deny", &self.deny)

@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::arbitrary::Draft;
 use crate::policy::{NetworkMode, Protocol, Rule, Selector};
 
 const NAMES: &[&str] = &[
@@ -90,31 +91,6 @@ fn entry(key: &'static str) -> impl Strategy<Value = String> {
             .collect();
         format!("  - {{ {} }}\n", parts.join(", "))
     })
-}
-
-#[derive(Clone, Debug)]
-struct Draft {
-    head: String,
-    allow: Vec<String>,
-    deny: Vec<String>,
-}
-
-impl Draft {
-    fn body(&self) -> String {
-        let list = |key: &str, entries: &[String]| {
-            if entries.is_empty() {
-                String::new()
-            } else {
-                format!("{key}:\n{}", entries.concat())
-            }
-        };
-        format!(
-            "{}{}{}",
-            self.head,
-            list("allow", &self.allow),
-            list("deny", &self.deny)
-        )
-    }
 }
 
 fn draft() -> impl Strategy<Value = Draft> {
