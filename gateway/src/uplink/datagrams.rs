@@ -64,8 +64,8 @@ impl Dialer {
             forbidden: None,
         };
         let may_be_host = ground.class() == Some(Class::Host);
-        if !may_be_host && (self.is_local)(target.ip()) {
-            return Err(DialError::is_machine());
+        if !may_be_host {
+            self.check_elsewhere(target.ip())?;
         }
         let any: IpAddr = if target.is_ipv4() {
             Ipv4Addr::UNSPECIFIED.into()

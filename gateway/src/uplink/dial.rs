@@ -3,7 +3,7 @@
 //! Owns: every upstream TCP connection of the gateway. Refuses to own: which addresses (the permit says so) and names
 //! (nothing is resolved here, so nothing can be rebound). A destination that turns out to be the machine itself, by the
 //! kernel's route look-up before or by the socket's own ends after the connect, is refused unless its class was Host.
-//! Failure stance: the kernel's errno is kept, for the client's kernel to hear.
+//! Failure stance: the kernel's errno is kept, for the client's kernel to hear. A look-up that fails refuses.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -27,12 +27,12 @@ const OVERALL: Duration = Duration::from_secs(30);
 /// Data that nobody acknowledges, or a window that stays shut: five minutes, for slow readers are alive.
 const USER_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Whether the kernel's own route look-up calls an address local.
-pub type IsLocal = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+/// Whether the kernel's own route look-up calls an address local; fails when it could not be asked.
+pub type IsLocal = Arc<dyn Fn(IpAddr) -> io::Result<bool> + Send + Sync>;
 
 /// Opens upstream sockets in the uplink namespace.
 pub struct Dialer {
-    pub(super) is_local: IsLocal,
+    is_local: IsLocal,
 }
 
 impl std::fmt::Debug for Dialer {
@@ -61,7 +61,7 @@ pub struct DialError {
     /// errno of the last attempt.
     #[source]
     pub source: io::Error,
-    /// Set when the gateway itself refused: the destination is the machine.
+    /// Set when the gateway itself refused: the destination is the machine, or nobody can say whether it is.
     pub forbidden: Option<Reason>,
 }
 
@@ -77,6 +77,14 @@ impl DialError {
         Self {
             forbidden: Some(Reason::AddressHost),
             ..Self::errno(libc::ECONNREFUSED)
+        }
+    }
+
+    /// The kernel could not be asked whose the destination is: a shortage of the gateway's own, whatever its errno.
+    fn is_unknown(source: io::Error) -> Self {
+        Self {
+            source,
+            forbidden: Some(Reason::LimitFlows),
         }
     }
 
@@ -103,9 +111,18 @@ impl DialError {
 
 impl Dialer {
     /// With the kernel's word on which addresses are local.
-    pub fn new(is_local: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
+    pub fn new(is_local: impl Fn(IpAddr) -> io::Result<bool> + Send + Sync + 'static) -> Self {
         Self {
             is_local: Arc::new(is_local),
+        }
+    }
+
+    /// Refuses an address that leads to the machine itself, and one of which that cannot be known now.
+    pub(super) fn check_elsewhere(&self, address: IpAddr) -> Result<(), DialError> {
+        match (self.is_local)(address) {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(DialError::is_machine()),
+            Err(error) => Err(DialError::is_unknown(error)),
         }
     }
 
@@ -159,8 +176,8 @@ impl Dialer {
 
     async fn attempt(&self, target: SocketAddr, ground: &Ground) -> Result<Connected, DialError> {
         let may_be_host = ground.class() == Some(Class::Host);
-        if !may_be_host && (self.is_local)(target.ip()) {
-            return Err(DialError::is_machine());
+        if !may_be_host {
+            self.check_elsewhere(target.ip())?;
         }
         let own = |source| DialError {
             source,

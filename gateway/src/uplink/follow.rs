@@ -178,48 +178,5 @@ fn discard(socket: &Subscription) -> io::Result<()> {
     monitor::drain(socket, |_| None, &mut Vec::new())
 }
 
-/// Whether the kernel would deliver packets for this address to the machine itself: asked at dial time, so that an
-/// address which came a moment ago counts. Blocks for a millisecond; a destination without a route is not local.
-pub fn is_local(ns: &Ns, address: IpAddr) -> Result<bool, KernelError> {
-    ns.run(move || {
-        route_here(|handle| async move {
-            let request = match address {
-                IpAddr::V4(to) => RouteMessageBuilder::<Ipv4Addr>::new()
-                    .destination_prefix(to, 32)
-                    .build(),
-                IpAddr::V6(to) => RouteMessageBuilder::<Ipv6Addr>::new()
-                    .destination_prefix(to, 128)
-                    .build(),
-            };
-            match handle.route().get(request).execute().try_next().await {
-                Ok(found) => Ok(found.is_some_and(|message| leads_here(&message))),
-                Err(rtnetlink::Error::NetlinkError(error))
-                    if matches!(
-                        -error.raw_code(),
-                        libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EINVAL
-                    ) =>
-                {
-                    Ok(false)
-                }
-                Err(error) => Err(error).act(format!("asking for the route to {address}")),
-            }
-        })
-    })
-}
-
-/// Local, broadcast and anycast addresses of our own all end at this machine; so does anything over loopback.
-fn leads_here(message: &RouteMessage) -> bool {
-    matches!(
-        message.header.kind,
-        RouteType::Local | RouteType::Broadcast | RouteType::Anycast
-    ) || message
-        .attributes
-        .iter()
-        .any(|a| matches!(a, RouteAttribute::Oif(LOOPBACK)))
-}
-
-/// `LOOPBACK_IFINDEX`
-const LOOPBACK: u32 = 1;
-
 #[cfg(test)]
 mod tests;

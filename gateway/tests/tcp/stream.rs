@@ -1,6 +1,11 @@
 //! `tls` and `any` flows through the transparent door.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use gateway::record::Entry;
+use gateway::uplink::Dialer;
+use gateway::uplink::here::leads_here;
 use netpolicy::reason::Reason;
 use tokio::io::AsyncWriteExt;
 
@@ -435,6 +440,31 @@ fn net_08_the_machine_itself_is_refused_although_its_address_looks_public() {
         nothing_reached(&own).await;
         assert_eq!(lab.denials(), ["address_host"]);
         soon(async {}).await;
+    });
+}
+
+#[test]
+fn an_address_that_cannot_be_looked_up_is_denied_as_a_shortage_and_gets_no_syn() {
+    run(INTERNET, |mut lab| async move {
+        let short = Arc::new(AtomicBool::new(true));
+        let asked = short.clone();
+        lab.ctx.dialer = Arc::new(Dialer::new(move |address| {
+            if asked.load(Ordering::Relaxed) {
+                return Err(std::io::Error::from_raw_os_error(libc::ENOBUFS));
+            }
+            leads_here(address)
+        }));
+        let origin = lab.origin(22).await;
+        lab.door(22);
+        let mut client = lab.connect(ORIGIN, 22);
+        assert!(is_reset(&rest(&mut client).await));
+        assert_eq!(lab.denials(), [Reason::LimitFlows.to_string()]);
+        nothing_reached(&origin).await;
+        short.store(false, Ordering::Relaxed);
+        let mut client = lab.connect(ORIGIN, 22);
+        let mut server = accept(&origin).await;
+        write(&mut server, b"SSH-2.0-x\r\n").await;
+        assert_eq!(read(&mut client, 11).await, b"SSH-2.0-x\r\n");
     });
 }
 
