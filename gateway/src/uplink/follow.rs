@@ -9,10 +9,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use futures_util::TryStreamExt;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteType};
-use rtnetlink::{MulticastGroup, RouteMessageBuilder};
+use netlink_packet_route::route::RouteType;
+use rtnetlink::MulticastGroup;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
@@ -20,7 +19,7 @@ use super::here::Notices;
 use crate::kernel::KernelError;
 use crate::kernel::error::Act;
 use crate::kernel::monitor::{self, Subscription};
-use crate::kernel::netns::{Ns, route_here};
+use crate::kernel::netns::Ns;
 use crate::kernel::ready::watch as watch_socket;
 use crate::kernel::survey::{Survey, survey};
 

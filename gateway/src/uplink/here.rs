@@ -119,7 +119,9 @@ impl Here {
 }
 
 /// Whether the machine itself answers for an address: the source that the kernel would choose is the destination, which
-/// only a local route gives (`ip_route_output_key_hash_rcu`). Sends nothing. A destination without a route is not local.
+/// only a local route gives (`ip_route_output_key_hash_rcu`). A local route that names another source (`src`) is not told
+/// from a gateway's by this: its addresses belong into `host_addresses`. Sends nothing. A destination without a route is
+/// not local.
 /// Fails when the kernel could not be asked, as when descriptors or ports are short.
 pub fn leads_here(address: IpAddr) -> io::Result<bool> {
     let any: IpAddr = if address.is_ipv4() {

@@ -89,7 +89,7 @@ fn the_kernel_says_which_addresses_are_the_machine_itself() {
     let ns = uplink();
     for (address, local) in [
         ("10.9.0.5", true),
-        ("127.9.9.9", true),
+        ("127.0.0.1", true),
         ("fd09::5", true),
         ("::1", true),
         ("10.9.0.6", false),
