@@ -3,7 +3,6 @@
 //! A change runs to its end whether or not its client waits; an attach whose client has gone is taken back.
 
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,11 +15,11 @@ use super::api::{
     AttachRequest, Detached, ExplainRequest, FlowView, FourTuple, Health, NetworkView, Owner,
     PolicyReplaced, PolicySource, PostureView, Problem, SelftestReport,
 };
+use super::check::check_attach;
 use super::problems;
 use crate::config::ControlUsers;
 use crate::context::Context;
 use crate::kernel::Enforcer;
-use crate::member::{MOST_NEEDS, Membership};
 use crate::network::flows::Flow;
 use crate::network::registry::{Described, Registry};
 use crate::posture::Posture;
@@ -31,10 +30,6 @@ use crate::tasks::Tasks;
 
 /// How long an attach waits for a gateway that is repairing itself.
 const REPAIR: Duration = Duration::from_secs(3);
-/// More labels than anybody needs.
-const MOST_LABELS: usize = 64;
-/// Longest text of a label, run or workspace.
-const LONGEST: usize = 256;
 
 /// Everything that verbs need.
 #[derive(Debug)]
@@ -80,7 +75,7 @@ impl Verbs {
         namespace: OwnedFd,
         peer: Peer,
     ) -> Result<NetworkView, Problem> {
-        check(&request, peer)?;
+        check_attach(&request, peer)?;
         self.wait_open().await?;
         self.wait_source(&request.policy).await;
         let registry = self.registry.clone();
@@ -347,61 +342,4 @@ pub(super) async fn blocking<T: Send + 'static>(
             "the gateway failed at this; its log says how",
         )
     })
-}
-
-/// Runs never share a network.
-fn check_member(request: &AttachRequest, member: &Membership) -> Result<(), Problem> {
-    let refuse = |message: String| Err(Problem::new(400, "bad_request", message));
-    if request.run.is_some() {
-        return refuse("a run is never a member of a group".to_owned());
-    }
-    if member.needs.contains(&member.service) {
-        return refuse("a service does not need itself".to_owned());
-    }
-    if member.needs.len() > MOST_NEEDS {
-        return refuse(format!("a service needs at most {MOST_NEEDS} siblings"));
-    }
-    Ok(())
-}
-
-/// What can be checked before anything is made.
-fn check(request: &AttachRequest, peer: Peer) -> Result<(), Problem> {
-    let texts = request
-        .labels
-        .iter()
-        .flat_map(|(k, v)| [k, v])
-        .chain(&request.run)
-        .chain([&request.workspace]);
-    if request.labels.len() > MOST_LABELS
-        || texts
-            .into_iter()
-            .any(|t| t.len() > LONGEST || t.chars().any(char::is_control))
-    {
-        let message = format!(
-            "labels, run and workspace are at most {MOST_LABELS} texts of {LONGEST} bytes without control characters"
-        );
-        return Err(Problem::new(400, "bad_request", message));
-    }
-    if let Some(member) = &request.member {
-        check_member(request, member)?;
-    }
-    let Some(broker) = &request.broker else {
-        return Ok(());
-    };
-    let refuse = |message: &str| {
-        Err(Problem::new(400, "bad_request", message)
-            .hint("bind the broker's socket before attaching"))
-    };
-    if !broker.is_absolute() {
-        return refuse("the broker's socket is not an absolute path");
-    }
-    // The path is only ever connected to; this keeps one user from having connections sent to another's socket.
-    match std::fs::symlink_metadata(broker) {
-        Ok(found) if !found.file_type().is_socket() => refuse("the broker's path is not a socket"),
-        Ok(found) if found.uid() != peer.uid && !(found.uid() == 0 && is_ours(peer.uid)) => {
-            refuse("the broker's socket belongs to another user")
-        }
-        Ok(_) => Ok(()),
-        Err(_) => refuse("the broker's socket cannot be found"),
-    }
 }

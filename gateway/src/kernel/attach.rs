@@ -11,9 +11,10 @@ use netpolicy::ids::NetworkId;
 use netpolicy::ruleset::InterfaceName;
 use nftnl::MsgType;
 
-use super::enforcer::{Enforcer, Member};
+use super::enforcer::Enforcer;
 use super::error::KernelError;
 use super::links::{self, Pair, Wired};
+use super::members::Member;
 use super::netns::{Ns, NsId, route_here};
 use super::nft::write;
 use super::{inspect, sysctl};

@@ -1,32 +1,26 @@
 //! The front of the kernel part: one namespace, one table, the links in it.
 //!
-//! Owns: the order of acts. Opening applies the sealed rules before anything can be attached; attaching adds the set
-//! element last; detaching deletes it first; applying a ruleset carries the elements over in the same transaction.
+//! Owns: opening, which applies the sealed rules before anything can be attached, and taking everything away. Beside it:
+//! `attach` brings and removes networks, `uphold` applies and verifies rules, `members` is what it remembers.
 //! Refuses to own: posture (the caller names the ruleset), addresses (the caller allots them), schedules.
 //!
 //! Every call blocks for milliseconds: call from a blocking thread.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use netlink_sys::Socket;
-
-use netpolicy::ruleset::{Element, InterfaceName, Limits, Plan, Ports, Queue, Ruleset};
-
+use netpolicy::ruleset::{InterfaceName, Limits, Plan, Ports, Queue, Ruleset};
 use rtnetlink::LinkUnspec;
 
-use super::error::{Act, KernelError, Mismatch};
-use super::lanes;
-use super::links;
+use super::error::{Act, KernelError};
+use super::members::State;
 use super::netns::{Ns, NsId, Origin};
-use super::nft::{check, read, write};
+use super::nft::{read, write};
 use super::steering::Steering;
-use super::survey::{Survey, survey};
-use super::{inspect, policy_routing, sysctl, wire};
-use crate::member::Membership;
+use super::{links, policy_routing, sysctl, wire};
 
 /// What the kernel part is made from.
 #[derive(Clone, Debug)]
@@ -77,9 +71,6 @@ pub enum Posture {
     Enforcing,
 }
 
-/// How often verification looks: a difference that lasts is one; networks that come and go under a look are none.
-const VERIFY_ATTEMPTS: usize = 3;
-
 /// The kernel part of the gateway. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Enforcer {
@@ -91,66 +82,11 @@ pub(super) struct Inner {
     pub(super) config: Config,
     pub(super) ns: Ns,
     pub(super) uplink: NsId,
-    queue: Queue,
+    pub(super) queue: Queue,
     pub(super) steering: Option<Steering>,
     /// Port number of the socket that writes rules.
     writer_port: u32,
     state: Mutex<State>,
-}
-
-#[derive(Debug)]
-pub(super) struct State {
-    pub(super) writer: Socket,
-    reader: Socket,
-    pub(super) posture: Posture,
-    pub(super) members: BTreeMap<InterfaceName, Member>,
-    /// Links that are being made or deleted: neither missing nor strange.
-    pub(super) moving: BTreeSet<InterfaceName>,
-    /// Links of members that somebody deleted, as last seen: no lane can begin or end there.
-    pub(super) gone: BTreeSet<InterfaceName>,
-    /// Indices of links that we made: their late notices are not foreign. Indices are not reused soon.
-    pub(super) made: VecDeque<u32>,
-}
-
-impl State {
-    /// Late notices concern links of the last moments.
-    const REMEMBERED: usize = 4096;
-
-    pub(super) fn remember(&mut self, index: u32) {
-        if self.made.len() == Self::REMEMBERED {
-            self.made.pop_front();
-        }
-        self.made.push_back(index);
-    }
-
-    pub(super) fn set_moving(&mut self, link: &InterfaceName) -> bool {
-        self.moving.insert(link.clone())
-    }
-
-    pub(super) fn settle(&mut self, link: &InterfaceName) {
-        self.moving.remove(link);
-    }
-}
-
-/// An attached network.
-#[derive(Debug)]
-pub(super) struct Member {
-    pub(super) index: u32,
-    pub(super) v4: Ipv4Addr,
-    pub(super) v6: Ipv6Addr,
-    /// Absent after a restart, until the holder's namespace is offered again.
-    pub(super) sandbox: Option<Ns>,
-    /// What it is to its siblings.
-    pub(super) membership: Option<Membership>,
-}
-
-impl Member {
-    pub(super) fn elements(&self, link: &InterfaceName) -> [Element; 2] {
-        [IpAddr::V4(self.v4), IpAddr::V6(self.v6)].map(|address| Element {
-            interface: link.clone(),
-            address,
-        })
-    }
 }
 
 impl Enforcer {
@@ -204,7 +140,7 @@ impl Enforcer {
     }
 
     /// Settings, loopback and policy routes.
-    fn prepare(&self) -> Result<(), KernelError> {
+    pub(super) fn prepare(&self) -> Result<(), KernelError> {
         self.inner.ns.run(sysctl::harden)?;
         self.inner.ns.route(|handle| async move {
             let lo = links::index_of(&handle, "lo").await?;
@@ -249,90 +185,6 @@ impl Enforcer {
         self.state().posture
     }
 
-    /// Applies the ruleset of a posture with the elements of all attached networks, in one transaction, and reads it
-    /// back. Held SYNs may be lost; established flows stay.
-    pub fn apply(&self, posture: Posture) -> Result<(), KernelError> {
-        let gone = self.gone()?;
-        let mut state = self.state();
-        state.gone = gone;
-        let rules = self.rules(&state, posture);
-        // Sealing shuts lanes first, whatever becomes of the rest; opening opens them last.
-        if posture == Posture::Sealed {
-            write::replace_lanes(&state.writer, &state.lanes(posture))?;
-        }
-        write::replace(&state.writer, &rules)?;
-        state.posture = posture;
-        if posture == Posture::Enforcing {
-            state.write_lanes()?;
-        }
-        self.check_rules(&state)
-    }
-
-    /// Compares settings, policy rules, routes, addresses, links and every kernel rule with what was asked.
-    ///
-    /// `Ok(Err(_))` names the first difference; `Err` means that it could not be looked at.
-    pub fn verify(&self) -> Result<Result<(), Mismatch>, KernelError> {
-        for _ in 1..VERIFY_ATTEMPTS {
-            let expected = {
-                let state = self.state();
-                match self.check_rules(&state) {
-                    Err(KernelError::Mismatch(mismatch)) => return Ok(Err(mismatch)),
-                    result => result?,
-                }
-                self.expected(&state)
-            };
-            if let Some(mismatch) = self.inner.ns.run(sysctl::verify)? {
-                return Ok(Err(mismatch));
-            }
-            // A network that came or went meanwhile makes an old picture differ; look again.
-            if inspect::inspect(&expected, &self.look()?).is_ok() {
-                return Ok(Ok(()));
-            }
-        }
-        // the last look stands still: nothing comes or goes before it is over
-        let state = self.state();
-        Ok(inspect::inspect(&self.expected(&state), &self.look()?))
-    }
-
-    fn expected(&self, state: &State) -> inspect::Expected {
-        let wanted = |member: &Member| inspect::Wanted {
-            v4: member.v4,
-            v6: member.v6,
-        };
-        inspect::Expected {
-            service4: self.inner.config.service4,
-            service6: self.inner.config.service6,
-            members: state
-                .members
-                .iter()
-                .map(|(link, member)| (link.clone(), wanted(member)))
-                .collect(),
-            moving: state.moving.clone(),
-        }
-    }
-
-    /// Brings settings, routes, links and the rules of the posture in force back. What cannot be brought back (a link
-    /// that was deleted) still differs afterwards: verify again.
-    pub fn repair(&self) -> Result<(), KernelError> {
-        let posture = self.posture();
-        self.apply(posture)?;
-        self.prepare()?;
-        let members: Vec<_> = self
-            .state()
-            .members
-            .values()
-            .map(|m| (m.index, self.pair(m.v4, m.v6)))
-            .collect();
-        self.inner.ns.route(|handle| async move {
-            for (index, pair) in members {
-                if let Err(error) = links::furnish_outer(&handle, index, &pair).await {
-                    tracing::warn!(%error, index, "a link could not be repaired");
-                }
-            }
-            Ok(())
-        })
-    }
-
     /// Counts of dropped and refused packets by kind.
     pub fn counters(&self) -> Result<Vec<(String, read::Counter)>, KernelError> {
         read::counters(&self.state().reader).act("reading the counters")
@@ -352,14 +204,6 @@ impl Enforcer {
         })
     }
 
-    /// The rules in force as nft text.
-    pub fn rules_text(&self) -> String {
-        let state = self.state();
-        let mut text = self.rules(&state, state.posture).render();
-        text.push_str(&lanes::render(&state.lanes(state.posture)));
-        text
-    }
-
     /// Takes everything away: links, rules, and the name of the namespace.
     pub fn remove(self) -> Result<(), KernelError> {
         let live: Vec<InterfaceName> = self
@@ -375,36 +219,6 @@ impl Enforcer {
         Ns::unlink(&self.inner.config.directory, &self.inner.config.name)
     }
 
-    pub(super) fn look(&self) -> Result<Survey, KernelError> {
-        self.inner
-            .ns
-            .route(|handle| async move { survey(&handle).await })
-    }
-
-    fn rules(&self, state: &State, posture: Posture) -> Ruleset {
-        let plan = plan(&self.inner.config, self.inner.queue);
-        let rules = match posture {
-            Posture::Sealed => Ruleset::sealed(&plan),
-            Posture::Enforcing => Ruleset::enforcing(&plan),
-        };
-        let elements: Vec<Element> = state
-            .members
-            .iter()
-            .flat_map(|(link, member)| member.elements(link))
-            .collect();
-        rules.with_elements(&elements)
-    }
-
-    fn check_rules(&self, state: &State) -> Result<(), KernelError> {
-        let found = read::everything(&state.reader).act("reading the rules back")?;
-        let lanes = state.lanes(state.posture);
-        Ok(check::check(
-            &self.rules(state, state.posture),
-            &lanes,
-            &found,
-        )?)
-    }
-
     /// A panic while the state was held leaves it as consistent as the kernel's own: verification finds the rest.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.inner
@@ -414,7 +228,7 @@ impl Enforcer {
     }
 }
 
-fn plan(config: &Config, queue: Queue) -> Plan {
+pub(super) fn plan(config: &Config, queue: Queue) -> Plan {
     Plan {
         service4: config.service4,
         service6: config.service6,

@@ -20,9 +20,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netpolicy::ruleset::{Fate, InterfaceName};
 
-use super::enforcer::{Enforcer, Member, Posture, State};
+use super::enforcer::{Enforcer, Posture};
 use super::error::KernelError;
 use super::links;
+use super::members::{Member, State};
 use super::nft::lower::{META_PROTOCOL, NETWORK, TRANSPORT, Vm, fate_code};
 use super::nft::write;
 

@@ -21,6 +21,7 @@ mod inspect;
 mod lanes;
 pub mod limits;
 pub mod links;
+mod members;
 pub mod monitor;
 pub mod netns;
 pub mod nft;
@@ -33,6 +34,7 @@ pub mod sockets;
 pub mod steering;
 pub mod survey;
 pub mod sysctl;
+mod uphold;
 mod wire;
 
 pub use attach::{AttachPlan, Attached, LiveLink, Removal};

@@ -4,6 +4,8 @@
 
 mod adopt;
 pub mod allot;
+mod attach;
+mod detach;
 pub mod flows;
 pub mod instance;
 pub mod join;
@@ -12,6 +14,7 @@ pub mod names;
 pub mod recompose;
 pub mod redecide;
 pub mod registry;
+mod replace;
 pub mod state;
 
 use std::collections::HashMap;

@@ -4,24 +4,22 @@
 //! Opened from the service address inside the gateway namespace, so that the sandbox sees nobody else. The control
 //! connection then becomes the stream itself. Without an entry for the port nothing is dialled.
 
+mod stream;
+
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
-use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper::{Request, Response, StatusCode, header};
-use hyper_util::rt::TokioIo;
 use netpolicy::decide::{
     Connect, Denial, Destination, Direction, Ground, Heard, Intent, decide_connect,
 };
 use netpolicy::ids::NetworkId;
 use netpolicy::policy::Protocol;
 use netpolicy::reason::Reason;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::api::{IngressRequest, Problem};
@@ -29,19 +27,16 @@ use super::problems;
 use super::routes::read;
 use super::server::Body;
 use super::verbs::{Verbs, blocking};
-use crate::context::{Context, now, now_ms};
+use crate::context::{now, now_ms};
 use crate::kernel::sockets::dial_in;
 use crate::limits::FlowSlot;
 use crate::network::Network;
-use crate::network::flows::{Door, Flow, FlowFacts, FlowGuard};
-use crate::record::entry::{Close, DecidedBy, Denied, Entry, Open, Subject};
+use crate::network::flows::{Door, FlowFacts, FlowGuard};
+use crate::record::entry::{DecidedBy, Denied, Entry, Open, Subject};
+use stream::WayIn;
 
 /// A sandbox is a veth away; a program that does not accept in this time is not there.
 const DIAL: Duration = Duration::from_secs(10);
-/// Bytes moved at once in each direction.
-const BUFFER: usize = 32 << 10;
-/// A way in on which no byte ever moved is ended after this time, as a way out is.
-const SILENT: Duration = Duration::from_mins(10);
 
 /// Decides, dials, records; the reply turns the connection into the stream.
 pub async fn open(
@@ -174,7 +169,7 @@ impl<'a> Way<'a> {
         let live = self.network.live.load();
         let open = Open {
             flow: 0,
-            subject: self.subject(source),
+            subject: subject(self.network, source, self.to),
             upstream: self.to,
             local: Some(source),
             class: ground.class(),
@@ -239,24 +234,10 @@ impl<'a> Way<'a> {
         }
     }
 
-    fn subject(&self, source: SocketAddr) -> Subject {
-        Subject {
-            network: self.network.id.clone(),
-            run: self.network.run.clone(),
-            door: Door::Ingress,
-            direction: Direction::Ingress,
-            protocol: Protocol::Tcp,
-            source,
-            name: None,
-            address: Some(self.to.ip()),
-            port: self.to.port(),
-        }
-    }
-
     fn denied(&self, denial: &Denial) -> Denied {
         let live = self.network.live.load();
         Denied {
-            subject: self.subject((self.service, 0).into()),
+            subject: subject(self.network, (self.service, 0).into(), self.to),
             reason: denial.reason,
             by: DecidedBy::denial(denial),
             class: denial.class,
@@ -290,131 +271,17 @@ fn plain(reason: Reason) -> Denial {
     crate::relay::plain_denial(reason)
 }
 
-/// An open way in.
-struct WayIn {
-    ctx: Context,
-    network: Arc<Network>,
-    guard: FlowGuard,
-    slot: FlowSlot,
-}
-
-impl WayIn {
-    async fn relay(self, inside: TcpStream, upgrade: OnUpgrade) {
-        let flow = self.guard.flow.clone();
-        let end = tokio::select! {
-            biased;
-            () = flow.cut.cancelled() => flow.cause().unwrap_or(Reason::RunEnded).code(),
-            () = self.network.ended.cancelled() => Reason::RunEnded.code(),
-            end = self.converse(inside, upgrade) => end,
-        };
-        self.close(&flow, end);
-        drop(self.slot);
-    }
-
-    async fn converse(&self, mut inside: TcpStream, upgrade: OnUpgrade) -> &'static str {
-        let Ok(outside) = upgrade.await.map(TokioIo::<Upgraded>::new) else {
-            return "reset";
-        };
-        let (mut from_outside, mut to_outside) = tokio::io::split(outside);
-        let (mut from_inside, mut to_inside) = inside.split();
-        let flow = &self.guard.flow;
-        let ledger = &self.network.ledger;
-        let up = copy(&mut from_inside, &mut to_outside, &flow.up, |bytes| {
-            ledger.upload(bytes).map(|()| ledger.pace_up(bytes))
-        });
-        let down = copy(&mut from_outside, &mut to_inside, &flow.down, |bytes| {
-            ledger.download(bytes).map(|()| ledger.pace_down(bytes))
-        });
-        let moved = async { tokio::try_join!(up, down) };
-        let moved = tokio::select! {
-            moved = moved => moved,
-            () = silence([&flow.up, &flow.down], SILENT) => return "idle",
-        };
-        match moved {
-            Ok(_) => "client_closed",
-            Err(Stop::Broken) => "reset",
-            Err(Stop::Budget(reason)) => reason.code(),
-        }
-    }
-
-    fn close(&self, flow: &Flow, end: &str) {
-        let live = self.network.live.load();
-        let subject = Subject {
-            network: self.network.id.clone(),
-            run: self.network.run.clone(),
-            door: Door::Ingress,
-            direction: Direction::Ingress,
-            protocol: Protocol::Tcp,
-            source: flow.source,
-            name: None,
-            address: Some(flow.destination.ip()),
-            port: flow.destination.port(),
-        };
-        let close = Close {
-            datagrams: None,
-            flow: flow.id,
-            subject,
-            sni: None,
-            alpn: Vec::new(),
-            http: None,
-            up: flow.up.load(Ordering::Relaxed),
-            down: flow.down.load(Ordering::Relaxed),
-            duration_ms: u64::try_from(now_ms() - flow.opened_ms).unwrap_or(0),
-            end: end.to_owned(),
-        };
-        if let Err(error) = self.ctx.journal.append(Entry::Close(Box::new(close))) {
-            tracing::warn!(sandbox.id = %self.network.id, %error, generation = live.generation.0, "the end of a way in was not recorded");
-        }
-    }
-}
-
-enum Stop {
-    Broken,
-    Budget(Reason),
-}
-
-/// Ends after this time if no byte moved, else never.
-async fn silence(moved: [&AtomicU64; 2], limit: Duration) {
-    tokio::time::sleep(limit).await;
-    if moved.iter().any(|bytes| bytes.load(Ordering::Relaxed) > 0) {
-        std::future::pending::<()>().await;
-    }
-}
-
-/// One direction: counted before it is passed on, at the network's pace, its end passed on as an end.
-async fn copy(
-    from: &mut (impl AsyncRead + Unpin),
-    to: &mut (impl AsyncWrite + Unpin),
-    moved: &AtomicU64,
-    spend: impl Fn(u64) -> Result<Duration, Reason>,
-) -> Result<(), Stop> {
-    let mut buffer = vec![0; BUFFER];
-    loop {
-        let count = from.read(&mut buffer).await.map_err(|_| Stop::Broken)?;
-        let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else {
-            return to.shutdown().await.map_err(|_| Stop::Broken);
-        };
-        let pause = spend(count as u64).map_err(Stop::Budget)?;
-        moved.fetch_add(count as u64, Ordering::Relaxed);
-        to.write_all(bytes).await.map_err(|_| Stop::Broken)?;
-        if !pause.is_zero() {
-            tokio::time::sleep(pause).await;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_way_in_without_a_byte_ends_after_its_limit_and_one_with_a_byte_does_not() {
-        assert_eq!(SILENT, crate::relay::Waits::default().silent);
-        let (none, one) = (AtomicU64::new(0), AtomicU64::new(1));
-        let (limit, began) = (Duration::from_millis(20), tokio::time::Instant::now());
-        silence([&none, &none], limit).await;
-        assert!(began.elapsed() >= limit);
-        let spoken = tokio::time::timeout(limit * 5, silence([&none, &one], limit)).await;
-        assert!(spoken.is_err());
+/// Who a record of a way in is about.
+fn subject(network: &Network, source: SocketAddr, to: SocketAddr) -> Subject {
+    Subject {
+        network: network.id.clone(),
+        run: network.run.clone(),
+        door: Door::Ingress,
+        direction: Direction::Ingress,
+        protocol: Protocol::Tcp,
+        source,
+        name: None,
+        address: Some(to.ip()),
+        port: to.port(),
     }
 }

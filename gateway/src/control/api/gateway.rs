@@ -1,0 +1,64 @@
+//! The gateway about itself: its life, its posture, its selftest.
+
+use serde::{Deserialize, Serialize};
+
+/// Liveness.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Health {
+    /// Version of the gateway.
+    pub version: String,
+    /// Whether anything may pass.
+    pub open: bool,
+    /// Whether the journal can be written.
+    pub journal: bool,
+    /// Live networks.
+    pub networks: usize,
+    /// Process id, to supervise.
+    pub pid: u32,
+}
+
+/// Posture as people see it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PostureView {
+    /// `sealed`, `enforcing`, `without_enforcement`.
+    pub state: String,
+    /// "Private networks blocked", "Not enforced", "Turned off".
+    pub label: String,
+    /// Why it is sealed or without enforcement.
+    pub cause: Option<String>,
+    /// The command or change that fixes it.
+    pub hint: Option<String>,
+    /// Counts entries into Enforcing.
+    pub generation: u64,
+    /// Milliseconds since the epoch of the last change.
+    pub since_ms: i64,
+    /// How connects are answered, e.g. that the SYN queue is missing.
+    pub notes: Vec<String>,
+}
+
+/// Outcome of one selftest probe.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Probe {
+    /// Stable name.
+    pub name: String,
+    /// What must be true.
+    pub promise: String,
+    /// Whether it held.
+    pub passed: bool,
+    /// What was seen.
+    pub seen: String,
+}
+
+/// Table of probes.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct SelftestReport {
+    /// Every probe, in order.
+    pub probes: Vec<Probe>,
+}
+
+impl SelftestReport {
+    /// Whether every probe held (and there was one).
+    pub fn passed(&self) -> bool {
+        !self.probes.is_empty() && self.probes.iter().all(|p| p.passed)
+    }
+}

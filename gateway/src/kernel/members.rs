@@ -1,0 +1,67 @@
+//! What the enforcer remembers between calls: its rule sockets, the posture in force and the attached networks.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use netlink_sys::Socket;
+use netpolicy::ruleset::{Element, InterfaceName};
+
+use super::enforcer::Posture;
+use super::netns::Ns;
+use crate::member::Membership;
+
+/// One lock: rules, elements and what is known of links change together.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) writer: Socket,
+    pub(super) reader: Socket,
+    pub(super) posture: Posture,
+    pub(super) members: BTreeMap<InterfaceName, Member>,
+    /// Links that are being made or deleted: neither missing nor strange.
+    pub(super) moving: BTreeSet<InterfaceName>,
+    /// Links of members that somebody deleted, as last seen: no lane can begin or end there.
+    pub(super) gone: BTreeSet<InterfaceName>,
+    /// Indices of links that we made: their late notices are not foreign. Indices are not reused soon.
+    pub(super) made: VecDeque<u32>,
+}
+
+impl State {
+    /// Late notices concern links of the last moments.
+    const REMEMBERED: usize = 4096;
+
+    pub(super) fn remember(&mut self, index: u32) {
+        if self.made.len() == Self::REMEMBERED {
+            self.made.pop_front();
+        }
+        self.made.push_back(index);
+    }
+
+    pub(super) fn set_moving(&mut self, link: &InterfaceName) -> bool {
+        self.moving.insert(link.clone())
+    }
+
+    pub(super) fn settle(&mut self, link: &InterfaceName) {
+        self.moving.remove(link);
+    }
+}
+
+/// An attached network.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) index: u32,
+    pub(super) v4: Ipv4Addr,
+    pub(super) v6: Ipv6Addr,
+    /// Absent after a restart, until the holder's namespace is offered again.
+    pub(super) sandbox: Option<Ns>,
+    /// What it is to its siblings.
+    pub(super) membership: Option<Membership>,
+}
+
+impl Member {
+    pub(super) fn elements(&self, link: &InterfaceName) -> [Element; 2] {
+        [IpAddr::V4(self.v4), IpAddr::V6(self.v6)].map(|address| Element {
+            interface: link.clone(),
+            address,
+        })
+    }
+}

@@ -1,0 +1,177 @@
+//! A network comes: allotted, composed, known to the doors, wired, recorded, acknowledged.
+//!
+//! Invariant: the doors know a network before its first packet can arrive.
+//! Failure stance: whatever was made for a network that cannot be completed is taken away again.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, MutexGuard};
+
+use arc_swap::ArcSwap;
+use ipnet::IpNet;
+use netpolicy::ids::{Generation, NetworkId};
+use netpolicy::ruleset::InterfaceName;
+use tokio_util::sync::CancellationToken;
+
+use super::Network;
+use super::allot::Allotted;
+use super::flows::FlowTable;
+use super::join::may_join;
+use super::registry::{ChangeError, Described, Entered, Registry};
+use super::replace::live;
+use super::state::State;
+use crate::context::now_ms;
+use crate::control::AttachRequest;
+use crate::kernel::{AttachPlan, KernelError};
+use crate::limits::{Ledger, Used};
+use crate::policy::Composed;
+use crate::record::Recorded;
+use crate::resolve::Leases;
+use crate::resolve::upstream::Scope;
+
+impl Registry {
+    /// Attaches a namespace. The doors know the network before the kernel lets its first packet in.
+    pub fn attach(
+        &self,
+        request: &AttachRequest,
+        namespace: OwnedFd,
+        owner: u32,
+    ) -> Result<Described, ChangeError> {
+        let avoid = self.routed_elsewhere();
+        let taken = self.allotments().allot(request.id.clone(), &avoid)?;
+        // after allotting: of two that wish the same name at once the second has been refused by now
+        if let Some(wished) = &request.id
+            && let Err(error) = self.names().may_have(wished)
+        {
+            self.allotments().release(&taken);
+            return Err(error.into());
+        }
+        let attached = self.attach_allotted(request, namespace, owner, &taken);
+        if attached.is_err() {
+            self.allotments().release(&taken);
+        }
+        attached
+    }
+
+    fn attach_allotted(
+        &self,
+        request: &AttachRequest,
+        namespace: OwnedFd,
+        owner: u32,
+        taken: &Allotted,
+    ) -> Result<Described, ChangeError> {
+        let link: InterfaceName = taken
+            .link
+            .parse()
+            .map_err(|_| KernelError::Unusable("the link's name"))?;
+        let mut states = self.states();
+        let composed =
+            self.parts
+                .composer
+                .compose(&request.workspace, &request.policy, self.book())?;
+        let state = State {
+            id: taken.id.clone(),
+            run: request.run.clone(),
+            workspace: request.workspace.clone(),
+            v4: taken.v4,
+            v6: taken.v6,
+            link: taken.link.clone(),
+            broker: request.broker.clone(),
+            member: request.member.clone(),
+            owner,
+            labels: request.labels.clone(),
+            source: request.policy.settled(),
+            resolved: composed.resolved.clone(),
+            policy: composed.snapshot.hash(),
+            generation: Generation(1),
+            attached_ms: now_ms(),
+            used: Used::default(),
+            recorded: Recorded::default(),
+        };
+        may_join(states.values().map(|entered| &entered.state), &state)?;
+        self.parts.states.begin(&state.id)?;
+        let network = self.enter(&mut states, state, &composed)?;
+        // The writer's lock is not needed for the kernel's part: nobody else can change what is not acknowledged yet,
+        // and attaches may run side by side.
+        drop(states);
+        let plan = AttachPlan {
+            network: taken.id.clone(),
+            link: link.clone(),
+            sandbox: namespace,
+            v4: taken.v4,
+            v6: taken.v6,
+            membership: request.member.clone(),
+        };
+        let wired = self
+            .parts
+            .enforcer
+            .attach(plan)
+            .map_err(ChangeError::from)
+            .and_then(|_| Ok(self.names().note(&taken.id, now_ms())?))
+            .and_then(|()| Ok(self.record(&network, "attached")?));
+        if let Err(error) = wired {
+            self.leave(&network);
+            self.unwire(&link);
+            self.parts.states.remove(&taken.id)?;
+            return Err(error);
+        }
+        self.describe(&taken.id)
+            .ok_or_else(|| ChangeError::Unknown(taken.id.clone()))
+    }
+
+    /// Makes a network from its state and lets the doors know it.
+    pub(super) fn enter(
+        &self,
+        states: &mut MutexGuard<'_, HashMap<NetworkId, Entered>>,
+        state: State,
+        composed: &Composed,
+    ) -> Result<Arc<Network>, ChangeError> {
+        let leases = Leases::open(
+            &self.parts.states.leases(&state.id),
+            self.parts.leases.clone(),
+            &state.workspace,
+        )?;
+        self.parts.states.save(&state)?;
+        self.parts.ctx.journal.restore(&state.id, state.recorded);
+        let network = Arc::new(Network {
+            id: state.id.clone(),
+            run: state.run.clone(),
+            workspace: state.workspace.clone(),
+            v4: state.v4,
+            v6: state.v6,
+            link: state.link.clone(),
+            owner: state.owner,
+            scope: Scope::fresh(),
+            broker: state.broker.clone(),
+            member: state.member.clone(),
+            live: ArcSwap::from_pointee(live(composed, state.generation)),
+            leases,
+            ledger: Ledger::new(&composed.snapshot.limits(), state.used),
+            flows: FlowTable::default(),
+            ended: CancellationToken::new(),
+        });
+        let entered = Entered {
+            job: composed.job,
+            name: composed.name.clone(),
+            stamp: composed.stamp.clone(),
+            state,
+        };
+        states.insert(network.id.clone(), entered);
+        self.parts.ctx.networks.insert(&network);
+        Ok(network)
+    }
+
+    /// Prefixes inside the sandbox pool that the host routes or owns: their addresses are passed over.
+    fn routed_elsewhere(&self) -> Vec<IpNet> {
+        let book = self.book.load();
+        let pool = IpNet::V4(self.parts.pools.sandboxes);
+        let hosts = book.host.iter().map(|a: &IpAddr| IpNet::from(*a));
+        book.local
+            .iter()
+            .copied()
+            .chain(hosts)
+            .filter(|net| pool.contains(net))
+            .collect()
+    }
+}
