@@ -193,7 +193,7 @@ async fn stop(runner: &Runner, broker_socket: &Path) {
     let wind_down = async {
         runner.runs.end_all(EndReason::RunnerStopped).await;
         for pod in runner.pool.close().await {
-            let leftovers = runner.pods.release(pod).await;
+            let leftovers = runner.pods.discard(pod).await;
             if !leftovers.is_empty() {
                 tracing::warn!(?leftovers, "releasing a pooled pod");
             }

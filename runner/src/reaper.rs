@@ -107,7 +107,7 @@ async fn lost(runner: &Runner, run: &RunId, round: &mut Round) {
         round
             .removed
             .push(format!("pooled run {run}, whose network is gone"));
-        round.failed.extend(runner.pods.release(pod).await);
+        round.failed.extend(runner.pods.discard(pod).await);
     } else if runner.runs.end(run, EndReason::NetworkLost) {
         round
             .removed

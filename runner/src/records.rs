@@ -55,6 +55,12 @@ impl Records {
             .unwrap_or_default()
     }
 
+    /// How many networks have a tally.
+    #[cfg(test)]
+    pub fn watched(&self) -> usize {
+        self.with(|tallies| tallies.len())
+    }
+
     /// Drops a tally that nobody will ask for.
     pub fn forget(&self, network: &NetworkId) {
         self.with(|tallies| tallies.remove(network));

@@ -1,9 +1,10 @@
 //! Drives one run: checked job in, exactly one last event out.
 //!
-//! The journey: image, isolation class, the image's package hosts if the policy uses them, pod (from the pool or wired now), policy acknowledged, workload prepared and
-//! inspected, started; then its output, its end, the timeout and the wish to end it, whichever comes first; then the undo
-//! stack in reverse: workload, network, holder, files. Invariant: no workload is made before its pod's network is
-//! acknowledged for exactly the job's policy. Failure stance: cleaning up always finishes and collects what failed.
+//! The journey: image, isolation class, the image's package hosts if the policy uses them, pod (from the pool or wired
+//! now), policy acknowledged, workload prepared and inspected, started; then its output, its end, the timeout and the wish
+//! to end it, whichever comes first; then the undo stack in reverse: workload, network, holder, files. Invariant: no
+//! workload is made before its pod's network is acknowledged for exactly the job's policy. Failure stance: cleaning up
+//! always finishes and collects what failed.
 
 mod packages;
 #[cfg(test)]
@@ -275,8 +276,7 @@ async fn pod(
 
 async fn release_unused(runner: &Runner, pod: Option<Pod>) {
     if let Some(pod) = pod {
-        runner.records.forget(&pod.network.id);
-        let leftovers = runner.pods.release(pod).await;
+        let leftovers = runner.pods.discard(pod).await;
         if !leftovers.is_empty() {
             tracing::warn!(?leftovers, "releasing an unused pod");
         }

@@ -218,10 +218,11 @@ async fn without_an_acknowledged_network_no_workload_is_made_and_the_holder_goes
     }
     assert!(matches!(last, Some(Event::Failed(_))), "{last:?}");
     assert_eq!(backend.asked(), ["hold", "remove holder"]);
-    // nor a folder, nor a place in the table
+    // nor a folder, nor a place in the table, nor a tally
     let pods = std::fs::read_dir(folder.path().join("run/pods")).unwrap();
     assert_eq!(pods.count(), 0);
     assert!(runner.wired_runs().is_empty());
+    assert_eq!(runner.records.watched(), 0);
 }
 
 /// Watches a workload with this output until it ends.

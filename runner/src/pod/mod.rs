@@ -90,6 +90,9 @@ impl Pods {
                     Err(error) => error,
                 };
                 let leftovers = self.clear(run, &parts).await;
+                if let Some(id) = network_id(run) {
+                    self.records.forget(&id);
+                }
                 if !leftovers.is_empty() {
                     tracing::warn!(run.id = %run, ?leftovers, "a pod that could not be wired left something");
                 }
@@ -183,7 +186,13 @@ impl Pods {
         Ok(())
     }
 
-    /// Releases a pod whose workload is gone. Returns what could not be undone.
+    /// Releases a pod that no run has used, and drops its tally. Returns what could not be undone.
+    pub async fn discard(&self, pod: Pod) -> Vec<String> {
+        self.records.forget(&pod.network.id);
+        self.release(pod).await
+    }
+
+    /// Releases a pod whose workload is gone; its tally is its run's to conclude. Returns what could not be undone.
     pub async fn release(&self, pod: Pod) -> Vec<String> {
         self.clear(
             &pod.run,
