@@ -180,7 +180,8 @@ pub fn bulk(ns: &Ns, to: SocketAddr, name: &str, duration: Duration) -> Result<f
     })?
 }
 
-/// Short TLS-shaped connections on `parallel` threads for `duration`; returns (per second, median connect-to-byte us, failures).
+/// Short TLS-shaped connections on `parallel` threads for `duration`; returns (per second, median connect-to-byte us,
+/// failures).
 pub fn connections(
     ns: &Ns,
     to: SocketAddr,

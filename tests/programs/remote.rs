@@ -1,4 +1,5 @@
-//! Protocols where the server speaks first, and those with no name on the wire: ssh, git over ssh, redis, PostgreSQL, `nc -z`.
+//! Protocols where the server speaks first, and those with no name on the wire: ssh, git over ssh, redis, PostgreSQL,
+//! `nc -z`.
 
 use crate::DEBIAN;
 use crate::plan::Plan;

@@ -1,4 +1,5 @@
-//! curl, wget, git over HTTPS and a static program: names and addresses, both families, HTTP/1.1 and HTTP/2, the explicit proxy.
+//! curl, wget, git over HTTPS and a static program: names and addresses, both families, HTTP/1.1 and HTTP/2, the
+//! explicit proxy.
 
 use crate::DEBIAN;
 use crate::plan::Plan;

@@ -1,9 +1,10 @@
 //! The control API: HTTP/1.1 and JSON over a Unix socket, each verb allowed per peer uid.
 //!
-//! Owns the wire types ([`api`]), the client that the runner and the CLI use ([`client`]), the exchange that it is
-//! made of ([`exchange`]), descriptors that travel with the first byte ([`descriptor`]) and the server. Refuses to own: composition of policies, the kernel, records;
-//! it asks those parts. The gateway never opens a path that a client names; the one exception is a broker socket,
-//! which it connects to and which must be a socket owned by root or by the peer that named it.
+//! Owns the wire types ([`api`]), the client that the runner and the CLI use ([`client`]), the exchange that it is made
+//! of ([`exchange`]), descriptors that travel with the first byte ([`descriptor`]) and the server. Refuses to own:
+//! composition of policies, the kernel, records; it asks those parts. The gateway never opens a path that a client
+//! names; the one exception is a broker socket, which it connects to and which must be a socket owned by root or by the
+//! peer that named it.
 //!
 //! Failure stance: a request that is not exactly understood changes nothing and is answered with a [`api::Problem`].
 

@@ -2,8 +2,9 @@
 //!
 //! Owns nothing but the bytes of one hello. Every legal hello up to 64 KiB is read, large post-quantum key shares and
 //! hellos cut into one-byte records included. Anything that two servers could read differently (two names, a doubled
-//! extension, bytes after the end, an empty record in the middle) is malformed. The ECH extension is not looked at: browsers send a
-//! decoy, so the outer name decides. A second hello after HelloRetryRequest is not seen: it goes to the same server.
+//! extension, bytes after the end, an empty record in the middle) is malformed. The ECH extension is not looked at:
+//! browsers send a decoy, so the outer name decides. A second hello after HelloRetryRequest is not seen: it goes to the
+//! same server.
 
 use std::collections::HashSet;
 

@@ -17,7 +17,8 @@ const RESERVED_DESCRIPTORS: usize = 256;
 const DESCRIPTORS_A_FLOW: usize = 4;
 /// No more flows than this, however many descriptors there are: a bound on memory.
 const MOST_FLOWS: usize = 262_144;
-/// SYNs held and dials in progress over all networks; below the kernel queue's length, so user space decides what is dropped.
+/// SYNs held and dials in progress over all networks; below the kernel queue's length, so user space decides what is
+/// dropped.
 const MOST_DIALS: usize = 8192;
 /// Datagrams that wait for a decision over all networks: a bound on memory (24 MiB of the usual size).
 const MOST_HELD: usize = 16_384;

@@ -1,8 +1,8 @@
 //! Doors: each turns one wire shape into questions for netpolicy and never decides itself.
 //!
-//! [`dns`] answers names; [`tcp`] takes what the kernel delivered transparently, paired with the first SYNs that [`gate`]
-//! answered; [`udp`] takes datagrams; [`proxy`] speaks the explicit proxy protocol. TCP doors end in [`flow`]: route, dial, decide bytes,
-//! relay, record. [`deny`] says no in the language that the client spoke.
+//! [`dns`] answers names; [`tcp`] takes what the kernel delivered transparently, paired with the first SYNs that
+//! [`gate`] answered; [`udp`] takes datagrams; [`proxy`] speaks the explicit proxy protocol. TCP doors end in [`flow`]:
+//! route, dial, decide bytes, relay, record. [`deny`] says no in the language that the client spoke.
 
 pub mod broker;
 pub mod deny;

@@ -2,7 +2,8 @@
 //!
 //! Owns the hash-chained journal: [`entry`] says what is written, [`chain`] in which form, [`journal`] appends,
 //! [`fold`] keeps one noisy sandbox from filling it, [`keep`] syncs, signs, anchors and removes what is too old,
-//! [`read`] gives it out again, [`ocsf`] in another form, and [`verify`] finds what was changed. Records and tracing never mix.
+//! [`read`] gives it out again, [`ocsf`] in another form, and [`verify`] finds what was changed. Records and tracing
+//! never mix.
 //!
 //! Failure stance: a journal that cannot be written refuses new flows; what may have been lost is stated in it.
 

@@ -1,6 +1,7 @@
 //! `sallyport doctor`: what is missing, wrong or left over on this machine, each with the command that fixes it.
 //!
-//! Changes nothing that exists (the kernel is tried in a namespace that is thrown away). A check that cannot tell says so instead of guessing.
+//! Changes nothing that exists (the kernel is tried in a namespace that is thrown away). A check that cannot tell says
+//! so instead of guessing.
 
 mod host;
 mod kernel;

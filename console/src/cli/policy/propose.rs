@@ -1,4 +1,5 @@
-//! `sallyport policy propose`: changes written to a branch `sallyport/proposals/NAME` of a source, never to the followed one.
+//! `sallyport policy propose`: changes written to a branch `sallyport/proposals/NAME` of a source, never to the
+//! followed one.
 
 use clap::Args;
 use gateway::source::names::is_short_name;

@@ -9,7 +9,8 @@ pub struct Problem {
     /// HTTP status.
     pub status: u16,
     /// Stable word for programs: `bad_request`, `not_allowed`, `not_found`, `conflict`, `policy_invalid`,
-    /// `not_enforced_yet`, `source_empty`, `source_refused`, `namespace_refused`, `sealed`, `journal`, `full`, `denied`, `kernel`, `internal`.
+    /// `not_enforced`, `not_enforced_yet`, `source_empty`, `source_refused`, `namespace_refused`, `sealed`, `journal`, `full`,
+    /// `denied`, `kernel`, `internal`.
     pub code: String,
     /// What is wrong, lower case.
     pub message: String,

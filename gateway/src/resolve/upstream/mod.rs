@@ -1,5 +1,5 @@
-//! Upstream look-ups: the system's servers or configured ones, split by domain; cached for each network by itself, single-flight, believed only
-//! when they answer exactly what was asked.
+//! Upstream look-ups: the system's servers or configured ones, split by domain; cached for each network by itself,
+//! single-flight, believed only when they answer exactly what was asked.
 //!
 //! The journey of a look-up: cache -> the flight that already asks -> [`chase`] follows aliases -> [`exchange`] asks
 //! servers in turn -> [`message`] builds each query from nothing and reads the reply. Refuses to own: permission; call
