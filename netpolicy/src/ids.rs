@@ -7,6 +7,39 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+/// What a type around a checked text offers: the text itself, and the way back through its check for serde.
+macro_rules! checked_text {
+    ($name:ident) => {
+        impl $name {
+            /// The text form.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = <Self as ::std::str::FromStr>::Err;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(text: $name) -> Self {
+                text.0.into()
+            }
+        }
+
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+pub(crate) use checked_text;
+
 /// A network's identity for its whole life: 1 to 40 characters of `a-z 0-9 -`, starting with a letter or digit.
 ///
 /// Two networks never share one, also across restarts: the gateway allots it.
@@ -21,22 +54,12 @@ pub struct NetworkId(Box<str>);
 )]
 pub struct NetworkIdError;
 
-impl NetworkId {
-    /// The text form.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
 impl FromStr for NetworkId {
     type Err = NetworkIdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let fits = (1..=40).contains(&text.len())
-            && !text.starts_with('-')
-            && text
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        let fits =
+            (1..=40).contains(&text.len()) && !text.starts_with('-') && text.bytes().all(is_plain);
         if fits {
             Ok(Self(text.into()))
         } else {
@@ -45,24 +68,11 @@ impl FromStr for NetworkId {
     }
 }
 
-impl TryFrom<String> for NetworkId {
-    type Error = NetworkIdError;
+checked_text!(NetworkId);
 
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<NetworkId> for String {
-    fn from(id: NetworkId) -> Self {
-        id.0.into()
-    }
-}
-
-impl fmt::Display for NetworkId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+/// `a-z 0-9 -`: nothing that means something to a shell, to nft or in a path.
+pub(crate) fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'
 }
 
 /// SHA-256 over everything that a network's effective policy is composed of; shown as 64 hex digits.

@@ -1,6 +1,7 @@
 //! Namespaces of the bench: client, proxy (or gateway's uplink) and origin, joined by veth pairs.
 
 use std::fs::File;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread::JoinHandle;
@@ -91,6 +92,56 @@ pub fn join(a: (&Ns, &str, &str), b: (&Ns, &str, &str)) -> Result<()> {
         ns.ip(&["link", "set", link, "up"])?;
     }
     Ok(())
+}
+
+/// The public-looking address that the origin of a [`Square`] owns.
+pub const ORIGIN: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 34);
+/// The same origin by its direct link from the client.
+pub const DIRECT: Ipv4Addr = Ipv4Addr::new(10, 9, 3, 2);
+
+/// Client and proxy, origin behind the proxy, and a direct link from client to origin; the sandbox stands alone.
+#[derive(Debug)]
+pub struct Square {
+    /// Joined to proxy and origin.
+    pub client: Ns,
+    /// Between client and origin; the gateway's uplink too.
+    pub proxy: Ns,
+    /// For the gateway to attach.
+    pub sandbox: Ns,
+    /// Owns [`ORIGIN`].
+    pub origin: Ns,
+}
+
+impl Square {
+    /// Makes and joins them; their names begin with this.
+    pub fn new(prefix: &str) -> Result<Self> {
+        let ns = |part| Ns::new(&format!("{prefix}{part}"));
+        let (client, proxy) = (ns("client")?, ns("proxy")?);
+        let (sandbox, origin) = (ns("sandbox")?, ns("origin")?);
+        join(
+            (&client, "c0", "10.9.1.1/30"),
+            (&proxy, "p0", "10.9.1.2/30"),
+        )?;
+        join(
+            (&proxy, "p1", "10.9.2.1/30"),
+            (&origin, "o0", "10.9.2.2/30"),
+        )?;
+        join(
+            (&client, "c1", "10.9.3.1/30"),
+            (&origin, "o1", "10.9.3.2/30"),
+        )?;
+        origin.ip(&["addr", "add", "93.184.216.34/32", "dev", "lo"])?;
+        origin.ip(&["route", "add", "10.9.1.0/30", "via", "10.9.2.1"])?;
+        proxy.ip(&["route", "add", "default", "via", "10.9.2.2"])?;
+        client.ip(&["route", "add", "93.184.216.34/32", "via", "10.9.1.2"])?;
+        proxy.sysctl("net.ipv4.ip_forward", "1")?;
+        Ok(Self {
+            client,
+            proxy,
+            sandbox,
+            origin,
+        })
+    }
 }
 
 fn ip(args: &[&str]) -> Result<()> {

@@ -18,3 +18,4 @@ mod records;
 mod tls;
 mod udp;
 mod udp_denials;
+mod udp_paths;

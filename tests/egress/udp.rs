@@ -18,18 +18,18 @@ allow:
   - { host: ok.sallylab.net, protocol: udp, ports: any }
 ";
 
-fn echo(address: &str) -> SocketAddr {
+pub fn echo(address: &str) -> SocketAddr {
     SocketAddr::new(ip(address), port::UDP_ECHO)
 }
 
 /// A socket that waits for answers with patience.
-fn socket(any: &str) -> UdpSocket {
+pub fn socket(any: &str) -> UdpSocket {
     let socket = UdpSocket::bind(any).expect("bind");
     socket.set_read_timeout(Some(PATIENCE)).expect("timeout");
     socket
 }
 
-fn echoes(socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) -> bool {
+pub fn echoes(socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) -> bool {
     let mut buffer = [0; 2048];
     socket.send_to(bytes, to).is_ok()
         && socket
@@ -311,117 +311,4 @@ fn an_upload_budget_ends_the_session_that_exceeds_it() {
         .sum();
     assert!(arrived <= 64 << 10, "{arrived} bytes arrived");
     ends("over budget", &sandbox, &live);
-}
-
-/// Sets an int option, as a program that looks for the path's packet size does.
-fn option(socket: &UdpSocket, level: i32, name: i32, value: i32) {
-    use std::os::fd::AsRawFd;
-    let length = libc::socklen_t::try_from(size_of::<i32>()).expect("small");
-    // SAFETY: an int and its length.
-    let set = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            length,
-        )
-    };
-    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
-}
-
-#[test]
-fn a_small_path_is_told_to_who_asks_and_cut_for_who_allows_it() {
-    let lab = Lab::builder().gateway_only().start();
-    for (namespace, link) in [
-        (&lab.topology.uplink, "up0"),
-        (&lab.topology.internet, "in0"),
-    ] {
-        let set = namespace.exec(&["ip", "link", "set", link, "mtu", "1300"]);
-        assert!(set.status.success());
-    }
-    let sandbox = lab.sandbox(policies::INTERNET);
-    for (to, level, name, probe) in [
-        (
-            PUBLIC4,
-            libc::SOL_IP,
-            libc::IP_MTU_DISCOVER,
-            libc::IP_PMTUDISC_DO,
-        ),
-        (
-            PUBLIC6,
-            libc::SOL_IPV6,
-            libc::IPV6_MTU_DISCOVER,
-            libc::IPV6_PMTUDISC_DO,
-        ),
-    ] {
-        let any = if to == PUBLIC4 { "0.0.0.0:0" } else { "[::]:0" };
-        let live = sandbox.run(|| {
-            let live = socket(any);
-            live.set_read_timeout(Some(Duration::from_millis(100)))
-                .expect("timeout");
-            option(&live, level, name, probe);
-            live.connect(echo(to)).expect("connect");
-            live
-        });
-        let mark = lab.origins.datagrams.mark();
-        eventually("the path's size", || {
-            sandbox.run(|| {
-                let sent = live.send(&[b'm'; 1400]);
-                let _ = live.recv(&mut [0; 2048]);
-                sent.err()
-                    .filter(|e| e.raw_os_error() == Some(libc::EMSGSIZE))
-            })
-        });
-        assert!(
-            lab.origins.datagrams.since(mark).is_empty(),
-            "nothing was cut"
-        );
-        eventually("what fits", || {
-            sandbox.run(|| {
-                let _ = live.send(&[b'm'; 1200]);
-                live.recv(&mut [0; 2048]).ok()
-            })
-        });
-    }
-    let carried = sandbox.run(|| {
-        let cut = socket("0.0.0.0:0");
-        option(
-            &cut,
-            libc::SOL_IP,
-            libc::IP_MTU_DISCOVER,
-            libc::IP_PMTUDISC_DONT,
-        );
-        echoes(&cut, echo(OTHER4), &[b'c'; 1400])
-    });
-    assert!(carried, "a datagram that routers may cut arrives");
-}
-
-#[test]
-fn a_datagram_without_a_hop_left_ends_at_the_gateway_and_the_next_hop_is_the_destination() {
-    let lab = Lab::builder().gateway_only().start();
-    let sandbox = lab.sandbox(policies::INTERNET);
-    let mark = lab.capture.mark();
-    let told = |hops: u32, port: u16| {
-        sandbox.run(|| {
-            let probe = socket("0.0.0.0:0");
-            option(&probe, libc::SOL_IP, libc::IP_RECVERR, 1);
-            probe.set_ttl(hops).expect("ttl");
-            probe
-                .connect(SocketAddr::new(ip(PUBLIC4), port))
-                .expect("connect");
-            probe.send(b"probe").expect("send");
-            probe
-                .recv(&mut [0; 64])
-                .expect_err("an error")
-                .raw_os_error()
-        })
-    };
-    assert_eq!(told(1, 33_434), Some(libc::EHOSTUNREACH), "time exceeded");
-    assert!(lab.capture.touching(mark, ip(PUBLIC4)).is_empty());
-    assert_eq!(
-        told(2, 33_435),
-        Some(libc::ECONNREFUSED),
-        "port unreachable"
-    );
 }

@@ -1,9 +1,7 @@
 //! Nothing outlives its run. (Invariant 8.)
 
-use std::process::Stdio;
 use std::time::Duration;
 
-use lab::cli;
 use lab::policies;
 use lab::wait::{eventually, within};
 use nix::sys::signal::{Signal, kill};
@@ -31,21 +29,7 @@ fn invariant_8_a_run_leaves_no_container_network_or_process(place: Place) {
 at!(an_interrupt_cancels_the_run_and_cleans_up: docker podman gvisor);
 fn an_interrupt_cancels_the_run_and_cleans_up(place: Place) {
     let lab = lab_at(place);
-    let config = lab.directory().join("config.yml").display().to_string();
-    let mut command = cli::command(&[
-        "run",
-        "--config",
-        &config,
-        "--",
-        "/bin/sh",
-        "-c",
-        "echo ready; sleep 600",
-    ]);
-    command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = lab.topology.uplink.start(&mut command).expect("start");
-    let mut ready = [0; 6];
-    std::io::Read::read_exact(child.stdout.as_mut().expect("piped"), &mut ready)
-        .expect("the command runs");
+    let mut child = lab.long_run();
     kill(
         Pid::from_raw(i32::try_from(child.id()).expect("pid")),
         Signal::SIGINT,

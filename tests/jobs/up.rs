@@ -88,20 +88,7 @@ fn a_role_that_is_killed_is_started_again_and_sigterm_ends_runs_and_roles_in_ord
         works(&lab);
     }
     // a live run is ended by the runner, not by the loss of its way out
-    let config = lab.directory().join("config.yml").display().to_string();
-    let mut command = cli::command(&[
-        "run",
-        "--config",
-        &config,
-        "--",
-        "/bin/sh",
-        "-c",
-        "echo ready; sleep 600",
-    ]);
-    command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut live = lab.topology.uplink.start(&mut command).expect("start");
-    let mut ready = [0; 6];
-    std::io::Read::read_exact(live.stdout.as_mut().expect("piped"), &mut ready).expect("it runs");
+    let mut live = lab.long_run();
     kill(pid(child.id()), Signal::SIGTERM).expect("signal");
     let ended = within(Duration::from_mins(1), || child.try_wait().expect("wait"));
     assert_eq!(

@@ -1,11 +1,12 @@
 //! A lab whose configuration has a runner too, with folders of its own.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::ops::Deref;
+use std::process::{Child, Stdio};
 
 use lab::Lab;
-use lab::cli::Said;
+use lab::cli::{self, Said};
 
 use crate::place::{self, Engine, Place};
 
@@ -55,6 +56,20 @@ impl Here {
     pub fn instance(&self) -> String {
         let path = self.lab.directory().join("runner-state/instance");
         std::fs::read_to_string(path).unwrap_or_default()
+    }
+
+    /// Starts `sallyport run` with a command that says it is there and then sleeps; back when it has said so.
+    pub fn long_run(&self) -> Child {
+        let config = self.directory().join("config.yml").display().to_string();
+        let script = "echo ready; sleep 600";
+        let mut command =
+            cli::command(&["run", "--config", &config, "--", "/bin/sh", "-c", script]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = self.topology.uplink.start(&mut command).expect("start");
+        let mut ready = [0; 6];
+        let out = child.stdout.as_mut().expect("piped");
+        out.read_exact(&mut ready).expect("the command runs");
+        child
     }
 
     /// Containers of this installation that the engine has, by name.

@@ -10,12 +10,15 @@ use super::watch::hold;
 use super::{BuildError, follows_system};
 use crate::config::GatewayConfig;
 use crate::context::Context;
+use crate::control::problems::chain;
 use crate::network::recompose::Concerned;
 use crate::network::registry::Registry;
+use crate::policy::FloorError;
 use crate::posture::{Cause, Posture, out_of_descriptors};
 
-/// Budgets used are written down this often: what a crash may forget.
+/// Who holds the posture while a floor is broken.
 const FLOORS: &str = "floors";
+/// Budgets used are written down this often: what a crash may forget.
 const PERSIST: Duration = Duration::from_secs(1);
 /// NAT64 prefixes are learnt again this often (RFC 7050 says at least when the TTL ends; networks change seldom).
 const NAT64: Duration = Duration::from_mins(5);
@@ -83,13 +86,7 @@ impl Floors {
         };
         match registry.reload_floors() {
             Ok(_) => floors.adopt(registry)?,
-            Err(error) => {
-                floors.broken = true;
-                posture.hold(
-                    FLOORS,
-                    &Cause::new(crate::control::problems::chain(&error), error.hint()),
-                );
-            }
+            Err(error) => floors.seal(posture, &error),
         }
         Ok(floors)
     }
@@ -103,6 +100,11 @@ impl Floors {
         Ok(())
     }
 
+    fn seal(&mut self, posture: &Posture, error: &FloorError) {
+        self.broken = true;
+        posture.hold(FLOORS, &Cause::new(chain(error), error.hint()));
+    }
+
     /// Looks again; says whether flows must be decided again.
     fn look(&mut self, registry: &Arc<Registry>, posture: &Posture) -> bool {
         match registry.reload_floors() {
@@ -113,11 +115,8 @@ impl Floors {
                 false
             }
             Err(error) => {
-                if !std::mem::replace(&mut self.broken, true) {
-                    posture.hold(
-                        FLOORS,
-                        &Cause::new(crate::control::problems::chain(&error), error.hint()),
-                    );
+                if !self.broken {
+                    self.seal(posture, &error);
                 }
                 false
             }
@@ -153,17 +152,17 @@ pub async fn house(registry: Arc<Registry>, posture: Arc<Posture>, mut floors: F
     let mut book = registry.book();
     for count in 0_u32.. {
         tick.tick().await;
-        let (registry_, posture_) = (registry.clone(), posture.clone());
+        let (networks, posture) = (registry.clone(), posture.clone());
         let sweep = Instant::now() < sweeping_until;
         let strangers = count % STRANGERS == STRANGERS - 1;
         let work = tokio::task::spawn_blocking(move || {
-            registry_.persist();
-            let changed = floors.look(&registry_, &posture_);
+            networks.persist();
+            let changed = floors.look(&networks, &posture);
             if sweep {
-                registry_.sweep();
+                networks.sweep();
             }
             if strangers {
-                registry_.evict_strangers();
+                networks.evict_strangers();
             }
             (floors, changed)
         });

@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use netlink_sys::Socket;
 use netpolicy::ruleset::{InterfaceName, Limits, Plan, Ports, Queue, Ruleset};
-use rtnetlink::LinkUnspec;
 
 use super::error::{Act, KernelError};
 use super::members::State;
@@ -144,13 +143,7 @@ impl Enforcer {
         self.inner.ns.run(sysctl::harden)?;
         self.inner.ns.route(|handle| async move {
             let lo = links::index_of(&handle, "lo").await?;
-            let up = LinkUnspec::new_with_index(lo).up().build();
-            handle
-                .link()
-                .set(up)
-                .execute()
-                .await
-                .act("bringing lo up")?;
+            links::bring_up(&handle, lo, "bringing lo up").await?;
             policy_routing::install(&handle, lo).await
         })
     }

@@ -93,15 +93,15 @@ pub async fn label(handle: &Handle, index: u32, alias: &str) -> Result<(), Kerne
         .act("naming the network of a link")
 }
 
+/// Brings a link up, in the handle's namespace; a failure says what this was for.
+pub async fn bring_up(handle: &Handle, index: u32, act: &'static str) -> Result<(), KernelError> {
+    let up = LinkUnspec::new_with_index(index).up().build();
+    handle.link().set(up).execute().await.act(act)
+}
+
 /// Sets up the outer end; what is there already stays. Inside the gateway namespace.
 pub async fn furnish_outer(handle: &Handle, index: u32, pair: &Pair) -> Result<(), KernelError> {
-    let up = LinkUnspec::new_with_index(index).up().build();
-    handle
-        .link()
-        .set(up)
-        .execute()
-        .await
-        .act("bringing the outer end of a link up")?;
+    bring_up(handle, index, "bringing the outer end of a link up").await?;
     address(handle, index, pair.service4.into()).await?;
     address(handle, index, pair.service6.into()).await?;
     let to_sandbox4 = on_link4(index, pair.v4).pref_source(pair.service4).build();
@@ -117,21 +117,9 @@ pub async fn furnish_outer(handle: &Handle, index: u32, pair: &Pair) -> Result<(
 /// Sets up the inner end and reads it back. Inside the sandbox's namespace.
 pub async fn furnish(handle: &Handle, pair: &Pair) -> Result<(), KernelError> {
     let lo = index_of(handle, "lo").await?;
-    let up = LinkUnspec::new_with_index(lo).up().build();
-    handle
-        .link()
-        .set(up)
-        .execute()
-        .await
-        .act("bringing lo of the sandbox up")?;
+    bring_up(handle, lo, "bringing lo of the sandbox up").await?;
     let index = index_of(handle, INNER).await?;
-    let up = LinkUnspec::new_with_index(index).up().build();
-    handle
-        .link()
-        .set(up)
-        .execute()
-        .await
-        .act("bringing the sandbox's link up")?;
+    bring_up(handle, index, "bringing the sandbox's link up").await?;
     address(handle, index, pair.v4.into()).await?;
     address(handle, index, pair.v6.into()).await?;
     neighbour(handle, index, pair.service4.into(), &OUTER_MAC).await?;

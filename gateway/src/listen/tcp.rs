@@ -87,32 +87,16 @@ fn accept_first(ctx: &Context, client: TcpStream, source: SocketAddr, destinatio
         Err(reason) => return deny(reason),
     };
     ctx.tasks.spawn("tcp flow", async move {
-        match flow::reach(&origin, &mut intent).await {
-            Ok(reach) => {
-                flow::run(
-                    Accepted {
-                        origin,
-                        client,
-                        intent,
-                        slot,
-                    },
-                    reach,
-                    Early::default(),
-                )
-                .await;
-            }
-            Err(why) => {
-                flow::refuse(
-                    Accepted {
-                        origin,
-                        client,
-                        intent,
-                        slot,
-                    },
-                    why,
-                )
-                .await;
-            }
+        let reached = flow::reach(&origin, &mut intent).await;
+        let accepted = Accepted {
+            origin,
+            client,
+            intent,
+            slot,
+        };
+        match reached {
+            Ok(reach) => flow::run(accepted, reach, Early::default()).await,
+            Err(why) => flow::refuse(accepted, why).await,
         }
     });
 }

@@ -92,6 +92,14 @@ pub(crate) async fn send(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Nothing moved, and nothing is wrong.
+fn is_not_yet(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
 enum Moved {
     Some,
     Bulk,
@@ -104,28 +112,14 @@ async fn piece(from: &TcpStream, to: &TcpStream, way: Way, lane: &Lane<'_>) -> R
     let read = BUFFER.with_borrow_mut(|buffer| {
         let read = match from.try_read(buffer.as_mut_slice()) {
             Ok(read) => read,
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) =>
-            {
-                return Ok(None);
-            }
+            Err(error) if is_not_yet(&error) => return Ok(None),
             Err(_) => return Err(Stop::ReadFailed),
         };
         let pause = lane.count(way, read)?;
         let bytes = buffer.get(..read).unwrap_or_default();
         let written = match to.try_write(bytes) {
             Ok(written) => written,
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) =>
-            {
-                0
-            }
+            Err(error) if is_not_yet(&error) => 0,
             Err(_) if read == 0 => 0,
             Err(_) => return Err(Stop::WriteFailed),
         };
@@ -170,18 +164,11 @@ async fn bulk(from: &TcpStream, to: &TcpStream, way: Way, lane: &Lane<'_>) -> Re
             // the end: the small path meets it again
             Ok(0) => return Ok(()),
             Ok(read) => read,
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) =>
-            {
-                match timeout(LULL, from.readable()).await {
-                    Ok(Ok(())) => continue,
-                    Ok(Err(_)) => return Err(Stop::ReadFailed),
-                    Err(_) => return Ok(()),
-                }
-            }
+            Err(error) if is_not_yet(&error) => match timeout(LULL, from.readable()).await {
+                Ok(Ok(())) => continue,
+                Ok(Err(_)) => return Err(Stop::ReadFailed),
+                Err(_) => return Ok(()),
+            },
             Err(_) => return Err(Stop::ReadFailed),
         };
         lent.add(read);

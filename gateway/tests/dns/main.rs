@@ -15,6 +15,7 @@ mod lab;
 mod limits;
 mod local;
 mod messages;
+mod policies;
 mod records;
 mod servers;
 mod upstream;

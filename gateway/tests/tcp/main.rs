@@ -8,9 +8,12 @@
     reason = "a wrong fixture should fail the test loudly"
 )]
 
+mod dials;
+mod ends;
 mod gate;
 mod http;
 mod lab;
 mod limits;
 mod proxy;
 mod stream;
+mod talk;

@@ -6,7 +6,7 @@ use super::deliver::{deliver, forward, input, listener, output, to_udp, verdict}
 use super::expr::{Expr, FIN, Fate, RST, SYN, Transport};
 use super::words::{
     ACCEPT, DROP, NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_SOLICITATION, base, chain, first_syn, flags,
-    net4, net6, rule, services, solicited_node, tcp, udp, v4, v6,
+    net4, net6, rule, services, solicited_node, tcp, to_discovery, udp, v4, v6,
 };
 use super::{
     Chain, Hook, Plan, Queue, Ruleset, SERVICE_BROKER, SERVICE_DNS, SERVICE_PROXY, Set, SetName,
@@ -153,15 +153,7 @@ fn source() -> Chain {
         ),
         // notrack
         rule("no connection tracking", [Expr::Untrack]),
-        // meta nfproto ipv6 meta l4proto ipv6-icmp goto discovery
-        rule(
-            "icmpv6",
-            [
-                v6(),
-                Expr::Protocol(Transport::Icmpv6),
-                Expr::Goto("discovery"),
-            ],
-        ),
+        to_discovery(),
         // meta nfproto ipv4 meta l4proto icmp counter name "drop_icmp" drop
         rule(
             "icmp",

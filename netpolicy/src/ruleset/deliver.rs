@@ -5,7 +5,9 @@
 
 use super::build::Posture;
 use super::expr::{Expr, Fate, FlowMark, IcmpAnswer, IpFamily, Transport};
-use super::words::{ACCEPT, DROP, base, chain, first_syn, rule, services, tcp, udp, v4, v6};
+use super::words::{
+    ACCEPT, DROP, base, chain, first_syn, rule, services, tcp, to_discovery, udp, v4, v6,
+};
 use super::{
     Chain, Hook, NOBODY, Plan, Queue, SERVICE_BROKER, SERVICE_DNS, SERVICE_PROXY, SetName,
 };
@@ -17,15 +19,7 @@ const FILTER: i32 = 0;
 /// Gives each packet that got this far to its listener, or answers for the place that it asked for.
 pub(super) fn deliver(plan: &Plan, posture: Posture) -> Chain {
     let mut rules = vec![
-        // meta nfproto ipv6 meta l4proto ipv6-icmp goto discovery
-        rule(
-            "icmpv6",
-            [
-                v6(),
-                Expr::Protocol(Transport::Icmpv6),
-                Expr::Goto("discovery"),
-            ],
-        ),
+        to_discovery(),
         // udp dport 53 goto to_dns
         rule(
             "dns over udp",
@@ -209,15 +203,7 @@ pub(super) fn input() -> Chain {
     let rules = vec![
         // meta mark 1 accept
         rule("for a listener", [Expr::Mark(FlowMark::Deliver), ACCEPT]),
-        // meta nfproto ipv6 meta l4proto ipv6-icmp goto discovery
-        rule(
-            "icmpv6",
-            [
-                v6(),
-                Expr::Protocol(Transport::Icmpv6),
-                Expr::Goto("discovery"),
-            ],
-        ),
+        to_discovery(),
         // counter name "drop_other" drop
         rule("anything else", [Expr::Count("drop_other"), DROP]),
     ];

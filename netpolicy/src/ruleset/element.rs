@@ -2,13 +2,13 @@
 //!
 //! Interface names are checked here, once: no text of a policy or a run ever becomes part of a kernel name.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use super::SetName;
+use crate::ids::{checked_text, is_plain};
 
 /// A kernel interface name: 1 to 15 characters of `a-z 0-9 -`, starting with a letter.
 ///
@@ -23,11 +23,6 @@ pub struct InterfaceName(Box<str>);
 pub struct ElementError;
 
 impl InterfaceName {
-    /// The text form.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// As the kernel compares it: 16 bytes, padded with zeros.
     pub fn padded(&self) -> [u8; 16] {
         let mut out = [0; 16];
@@ -44,9 +39,7 @@ impl FromStr for InterfaceName {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let fits = (1..=15).contains(&text.len())
             && text.bytes().next().is_some_and(|b| b.is_ascii_lowercase())
-            && text
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+            && text.bytes().all(is_plain);
         if fits {
             Ok(Self(text.into()))
         } else {
@@ -55,25 +48,7 @@ impl FromStr for InterfaceName {
     }
 }
 
-impl TryFrom<String> for InterfaceName {
-    type Error = ElementError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<InterfaceName> for String {
-    fn from(name: InterfaceName) -> Self {
-        name.0.into()
-    }
-}
-
-impl fmt::Display for InterfaceName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+checked_text!(InterfaceName);
 
 /// One member of a source set.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

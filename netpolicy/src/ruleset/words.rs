@@ -20,6 +20,18 @@ pub(super) fn v6() -> Expr {
     Expr::Family(IpFamily::V6)
 }
 
+/// What of `ICMPv6` is answered at all: `meta nfproto ipv6 meta l4proto ipv6-icmp goto discovery`.
+pub(super) fn to_discovery() -> Rule {
+    rule(
+        "icmpv6",
+        [
+            v6(),
+            Expr::Protocol(Transport::Icmpv6),
+            Expr::Goto("discovery"),
+        ],
+    )
+}
+
 pub(super) fn tcp() -> Expr {
     Expr::Protocol(Transport::Tcp)
 }

@@ -1,6 +1,7 @@
 //! Streams, connections and DNS through the gateway, beside nginx, HAProxy, dnsmasq and bare veth pairs.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Deref;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -8,59 +9,46 @@ use anyhow::Result;
 use super::{Costs, Row, Table, in_turn};
 use crate::gateway::Gateway;
 use crate::load::{Origins, bulk, connections, look_up, questions};
-use crate::topology::{Ns, join};
+use crate::topology::{DIRECT, Ns, ORIGIN, Square};
 use crate::{Options, peers};
 
-/// The public-looking address that the origin owns.
-const ORIGIN: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 34);
 /// The proxy namespace as its clients see it.
 const PROXY: Ipv4Addr = Ipv4Addr::new(10, 9, 1, 2);
 const SERVICE: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1));
 const NAME: &str = "bench.example.com";
 
-/// Client and proxy, origin behind the proxy, and a direct link from client to origin; the sandbox stands alone.
+/// The square with its origins; thousands of connections a second must not run out of ports.
 struct World {
-    client: Ns,
-    proxy: Ns,
-    sandbox: Ns,
-    origin: Ns,
+    square: Square,
     _origins: Origins,
 }
 
 impl World {
     fn new() -> Result<Self> {
-        let (client, proxy) = (Ns::new("client")?, Ns::new("proxy")?);
-        let (sandbox, origin) = (Ns::new("sandbox")?, Ns::new("origin")?);
-        join(
-            (&client, "c0", "10.9.1.1/30"),
-            (&proxy, "p0", "10.9.1.2/30"),
-        )?;
-        join(
-            (&proxy, "p1", "10.9.2.1/30"),
-            (&origin, "o0", "10.9.2.2/30"),
-        )?;
-        join(
-            (&client, "c1", "10.9.3.1/30"),
-            (&origin, "o1", "10.9.3.2/30"),
-        )?;
-        origin.ip(&["addr", "add", "93.184.216.34/32", "dev", "lo"])?;
-        origin.ip(&["route", "add", "10.9.1.0/30", "via", "10.9.2.1"])?;
-        proxy.ip(&["route", "add", "default", "via", "10.9.2.2"])?;
-        client.ip(&["route", "add", "93.184.216.34/32", "via", "10.9.1.2"])?;
-        proxy.sysctl("net.ipv4.ip_forward", "1")?;
-        for ns in [&client, &proxy, &sandbox, &origin] {
+        let square = Square::new("")?;
+        for ns in [
+            &square.client,
+            &square.proxy,
+            &square.sandbox,
+            &square.origin,
+        ] {
             ns.sysctl("net.ipv4.ip_local_port_range", "1024 65000")?;
             ns.sysctl("net.ipv4.tcp_tw_reuse", "1")?;
             ns.sysctl("net.core.somaxconn", "4096")?;
         }
-        let origins = Origins::start(&origin, ORIGIN)?;
+        let origins = Origins::start(&square.origin, ORIGIN)?;
         Ok(Self {
-            client,
-            proxy,
-            sandbox,
-            origin,
+            square,
             _origins: origins,
         })
+    }
+}
+
+impl Deref for World {
+    type Target = Square;
+
+    fn deref(&self) -> &Square {
+        &self.square
     }
 }
 
@@ -98,7 +86,6 @@ fn streams(
     }
     let run = Duration::from_secs(2);
     let to = |ip: Ipv4Addr| SocketAddr::from((ip, Origins::BULK));
-    let direct = Ipv4Addr::new(10, 9, 3, 2);
     let costs = Costs::new(run);
     // a client in a namespace, and the process between it and the origin
     let measure =
@@ -112,7 +99,7 @@ fn streams(
             ),
             (
                 "bare veth pair",
-                Box::new(|| measure("bare veth pair", None, &world.client, direct)),
+                Box::new(|| measure("bare veth pair", None, &world.client, DIRECT)),
             ),
             (
                 "kernel-routed veth",
@@ -155,7 +142,6 @@ fn short_connections(
     }
     let run = Duration::from_secs(3);
     let to = |ip: Ipv4Addr| SocketAddr::from((ip, Origins::SHORT));
-    let direct = Ipv4Addr::new(10, 9, 3, 2);
     let rate = |ns: &Ns, ip: Ipv4Addr| -> Result<f64> {
         let (rate, _, failed) = connections(ns, to(ip), NAME, 32, run)?;
         if failed > 0 {
@@ -174,7 +160,7 @@ fn short_connections(
             ),
             (
                 "bare veth pair",
-                Box::new(|| measure("bare veth pair", None, &world.client, direct)),
+                Box::new(|| measure("bare veth pair", None, &world.client, DIRECT)),
             ),
         ],
     )?;
@@ -202,7 +188,7 @@ fn short_connections(
     let mut latency = Vec::new();
     for (who, ns, ip) in [
         ("gateway, SYN queue", &world.sandbox, lease),
-        ("bare veth pair", &world.client, Ipv4Addr::new(10, 9, 3, 2)),
+        ("bare veth pair", &world.client, DIRECT),
     ] {
         latency.extend(in_turn(
             options.reps,
@@ -243,6 +229,5 @@ fn dns(options: &Options, table: &mut Table, world: &World) -> Result<()> {
         aim: "ahead of dnsmasq",
         figures,
     });
-    let _ = &world.origin;
     Ok(())
 }

@@ -10,12 +10,8 @@ use anyhow::{Context, Result, bail};
 use super::{Row, Table, in_turn};
 use crate::Options;
 use crate::gateway::Gateway;
-use crate::topology::{Ns, join};
+use crate::topology::{DIRECT, Ns, ORIGIN, Square};
 
-/// The public-looking address that the sink owns.
-const ORIGIN: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 34);
-/// The sink by the direct link.
-const DIRECT: Ipv4Addr = Ipv4Addr::new(10, 9, 3, 2);
 const PORT: u16 = 9100;
 /// The usual payload that fits every path, and one as small as a voice packet.
 const LARGE: usize = 1400;
@@ -82,25 +78,12 @@ pub fn datagrams(options: &Options, table: &mut Table) -> Result<()> {
     if !options.wants(&["UDP"]) {
         return Ok(());
     }
-    let (client, proxy) = (Ns::new("uclient")?, Ns::new("uproxy")?);
-    let (sandbox, origin) = (Ns::new("usandbox")?, Ns::new("uorigin")?);
-    join(
-        (&client, "c0", "10.9.1.1/30"),
-        (&proxy, "p0", "10.9.1.2/30"),
-    )?;
-    join(
-        (&proxy, "p1", "10.9.2.1/30"),
-        (&origin, "o0", "10.9.2.2/30"),
-    )?;
-    join(
-        (&client, "c1", "10.9.3.1/30"),
-        (&origin, "o1", "10.9.3.2/30"),
-    )?;
-    origin.ip(&["addr", "add", "93.184.216.34/32", "dev", "lo"])?;
-    origin.ip(&["route", "add", "10.9.1.0/30", "via", "10.9.2.1"])?;
-    proxy.ip(&["route", "add", "default", "via", "10.9.2.2"])?;
-    client.ip(&["route", "add", "93.184.216.34/32", "via", "10.9.1.2"])?;
-    proxy.sysctl("net.ipv4.ip_forward", "1")?;
+    let Square {
+        client,
+        proxy,
+        sandbox,
+        origin,
+    } = Square::new("u")?;
     let sink = Sink::start(&origin)?;
     let gateway = Gateway::start(&options.binary, &proxy, ORIGIN)?;
     let policy = gateway.dir().join("datagrams.yml");

@@ -1,11 +1,16 @@
 //! A whole gateway in namespaces of its own: attach, replace, detach, restart, tampering, floors, control.
 
+mod broker;
 mod control;
 mod ends;
 mod falls;
 mod ingress;
 mod lab;
 mod life;
+mod machine;
 mod quota;
+mod replacing;
+mod restarts;
 mod shortage;
+mod tampering;
 mod wiring;

@@ -9,3 +9,4 @@ mod lanes;
 mod links;
 mod rules;
 mod sessions;
+mod shapes;

@@ -310,20 +310,16 @@ impl Gate {
         else {
             return reset(&client);
         };
+        let accepted = Accepted {
+            origin,
+            client,
+            intent,
+            slot,
+        };
         self.ctx.tasks.spawn("tcp flow", async move {
             let _closing = closing;
             drop(task);
-            flow::run(
-                Accepted {
-                    origin,
-                    client,
-                    intent,
-                    slot,
-                },
-                reach,
-                Early::default(),
-            )
-            .await;
+            flow::run(accepted, reach, Early::default()).await;
         });
     }
 }

@@ -8,6 +8,7 @@
 mod event;
 mod map;
 mod objects;
+mod parts;
 #[cfg(test)]
 mod tests;
 

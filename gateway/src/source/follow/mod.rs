@@ -3,95 +3,32 @@
 //! In order: fetch into quarantine, is it a commit, did the branch simply grow, is every new commit signed (where that is
 //! required), does every file check. Only then is it kept durably, and only then in force. Whatever fails leaves what is
 //! in force as it is, and is shown until it is over. One look at a time; who asks meanwhile shares the next one.
-//!
-//! Which commits must be signed: the one that is loaded, and every commit that is reachable from it and was not from the
-//! last one in force, on all paths, so that nothing unsigned comes in by a merge. A first load, and one whose
-//! predecessor is out of reach, is judged by its own signature, which covers its whole tree.
+
+mod judge;
+mod refusal;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::commit::{self, Malformed};
-use super::config::{Rewrites, Signatures, SourceConfig};
+use super::config::SourceConfig;
 use super::files::{self, FileError, Holds};
 use super::git::Git;
 use super::load::{self, Catalogue, LoadError};
-use super::mirror::{Mirror, MirrorError};
+use super::mirror::Mirror;
 use super::names::Oid;
-use super::objects::{ObjectError, Objects};
+use super::objects::Objects;
 use super::shelf::Slot;
-use super::signature::{self, SignatureError, Signer};
-use super::state::{Folder, Good, Kept, Manner, Move};
+use super::signature;
+use super::state::{Folder, Good, Kept};
 use super::view::{PolicyName, SourceProblem, SourceView};
-use crate::context::{now, now_ms};
+use crate::context::now_ms;
 use crate::control::problems::chain;
 
-/// A commit object is headers, a signature and words.
-const COMMIT: u64 = 1 << 20;
-/// More new commits are not judged at once; a source that far behind is accepted by hand.
-const MOST_NEW: usize = 1000;
+pub use refusal::Refusal;
+
 /// What is in force counts as outdated after so many looks that failed, and not before so many milliseconds.
 const STALE_LOOKS: i64 = 10;
 const STALE_MS: i64 = 600_000;
-
-/// Why what the remote has is not in force.
-#[derive(Debug, thiserror::Error)]
-pub enum Refusal {
-    /// A file of the configuration.
-    #[error("a file of the source's configuration cannot be used")]
-    File(#[from] FileError),
-    /// Fetching or the mirror.
-    #[error("the remote could not be read")]
-    Remote(#[from] MirrorError),
-    /// Objects.
-    #[error(transparent)]
-    Objects(#[from] ObjectError),
-    /// No commit that can be judged.
-    #[error("the commit {0} is malformed")]
-    Malformed(Oid, #[source] Malformed),
-    /// History.
-    #[error("{} from {} to {}, and this source does not follow that", manner.words(), from, to)]
-    Moved {
-        /// How.
-        manner: Manner,
-        /// What is in force.
-        from: Oid,
-        /// What the branch points to.
-        to: Oid,
-    },
-    /// A signature.
-    #[error("the commit {0} is refused")]
-    Signature(Oid, #[source] SignatureError),
-    /// Its files.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    /// It could not be kept.
-    #[error("the commit could not be kept")]
-    Keep(#[from] std::io::Error),
-}
-
-impl Refusal {
-    fn hint(&self, source: &str) -> Option<String> {
-        match self {
-            Self::Moved { to, .. } => Some(format!(
-                "if that is meant: sallyport policy sync {source} --accept {to}"
-            )),
-            Self::Remote(_) => Some("what was loaded last stays in force; see `remote`, `branch` and the keys of the source's configuration".to_owned()),
-            Self::Signature(..) => Some("sign it with a key of `signatures`, or list the signer".to_owned()),
-            Self::Load(LoadError::Mistakes(_)) => Some("correct the files and push again".to_owned()),
-            _ => None,
-        }
-    }
-
-    fn mistakes(&self) -> Vec<String> {
-        match self {
-            Self::Load(LoadError::Mistakes(found)) => {
-                found.iter().map(ToString::to_string).collect()
-            }
-            _ => Vec::new(),
-        }
-    }
-}
 
 /// What a look led to.
 #[derive(Clone, Debug)]
@@ -319,99 +256,6 @@ impl Source {
         Ok(Mirror::new(git, self.folder.mirror(), config.limits.fetch))
     }
 
-    async fn judge(
-        &self,
-        mirror: &Mirror,
-        objects: &mut Objects,
-        good: Option<&Oid>,
-        tip: &Oid,
-        accept: Option<&Oid>,
-    ) -> Result<(Option<Signer>, load::Documents), Refusal> {
-        let config = self.config();
-        let bytes = objects.read(tip, "commit", COMMIT).await?;
-        let commit = commit::read(&bytes).map_err(|e| Refusal::Malformed(tip.clone(), e))?;
-        if let Some(good) = good {
-            self.history(mirror, good, tip, accept == Some(tip)).await?;
-        }
-        let mut signer = None;
-        if let Some(signers) = &config.signatures {
-            signer = Some(self.signed(&commit, tip, signers).await?);
-            for oid in self.between(mirror, good, tip).await? {
-                let bytes = objects.read(&oid, "commit", COMMIT).await?;
-                let commit =
-                    commit::read(&bytes).map_err(|e| Refusal::Malformed(oid.clone(), e))?;
-                self.signed(&commit, &oid, signers).await?;
-            }
-        }
-        let documents = load::read(objects, config, tip, &commit.tree).await?;
-        Ok((signer, documents))
-    }
-
-    async fn signed(
-        &self,
-        commit: &commit::Commit,
-        oid: &Oid,
-        signers: &Signatures,
-    ) -> Result<Signer, Refusal> {
-        let judged = signature::judge(commit, signers, now(), &self.folder.scratch()).await;
-        judged.map_err(|e| Refusal::Signature(oid.clone(), e))
-    }
-
-    /// Commits that come in with the tip, itself aside.
-    async fn between(
-        &self,
-        mirror: &Mirror,
-        good: Option<&Oid>,
-        tip: &Oid,
-    ) -> Result<Vec<Oid>, Refusal> {
-        let Some(good) = good else {
-            return Ok(Vec::new());
-        };
-        // Not in the mirror any more: there is nothing to compare with.
-        if !mirror.is_ancestor(good, good).await? {
-            return Ok(Vec::new());
-        }
-        let mut all = mirror.new_commits(good, tip, MOST_NEW).await?;
-        all.retain(|oid| oid != tip);
-        Ok(all)
-    }
-
-    /// Notices a branch that did not simply grow.
-    async fn history(
-        &self,
-        mirror: &Mirror,
-        good: &Oid,
-        tip: &Oid,
-        accepted: bool,
-    ) -> Result<(), Refusal> {
-        if mirror.is_ancestor(good, tip).await? {
-            return Ok(());
-        }
-        let known = self.inner().kept.history.contains(tip);
-        let manner = if known || mirror.is_ancestor(tip, good).await? {
-            Manner::SetBack
-        } else {
-            Manner::Rewritten
-        };
-        let followed = accepted || self.config().rewrites == Rewrites::Follow;
-        let (from, to) = (good.clone(), tip.clone());
-        tracing::warn!(source = %self.config().name, %from, %to, followed, "{}", manner.words());
-        let mut inner = self.inner();
-        inner.kept.moved(Move {
-            at_ms: now_ms(),
-            from: from.clone(),
-            to: to.clone(),
-            manner,
-            followed,
-        });
-        self.folder.save(&inner.kept)?;
-        if followed {
-            Ok(())
-        } else {
-            Err(Refusal::Moved { manner, from, to })
-        }
-    }
-
     /// As people see it.
     pub fn view(&self) -> SourceView {
         let (config, catalogue) = (self.config(), self.slot.catalogue());
@@ -468,39 +312,4 @@ fn usable(config: &SourceConfig, good: &Good) -> Result<Catalogue, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config() -> SourceConfig {
-        let text = "gateway:\n  sources:\n    a: { remote: /srv/a, poll: 120 }\n";
-        crate::config::GatewayConfig::parse("c.yml", text)
-            .unwrap()
-            .sources
-            .remove(0)
-    }
-
-    /// GIT-13
-    #[test]
-    fn what_was_not_confirmed_for_long_is_stale() {
-        let mut inner = Inner {
-            kept: Kept::fresh(String::new()),
-            problem: None,
-            checked_ms: Some(1_000),
-        };
-        let limit = 1_000 + 120_000 * STALE_LOOKS;
-        assert!(!is_stale(&config(), &inner, limit) && is_stale(&config(), &inner, limit + 1));
-        inner.checked_ms = None;
-        assert!(
-            !is_stale(&config(), &inner, limit),
-            "nothing was loaded, so nothing is outdated"
-        );
-        let good = Good::new(
-            Oid::from_bytes(&[1; 20]).unwrap(),
-            1_000,
-            None,
-            &load::Documents::default(),
-        );
-        inner.kept.good = Some(good);
-        assert!(is_stale(&config(), &inner, limit + 1));
-    }
-}
+mod tests;
