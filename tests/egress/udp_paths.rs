@@ -1,4 +1,4 @@
-//! What a UDP session tells of the path: how large a datagram may be, and how many hops it has.
+//! What a UDP session carries and tells of the path: bursts, how large a datagram may be, how many hops it has.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -24,6 +24,55 @@ fn option(socket: &UdpSocket, level: i32, name: i32, value: i32) {
         )
     };
     assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// What comes back of datagrams that are sent without waiting, on a socket that has its session.
+fn echoed(socket: &UdpSocket, sent: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    for bytes in sent {
+        socket.send(bytes).expect("send");
+    }
+    heard(socket, sent.len())
+}
+
+/// The next datagrams, at most so many.
+fn heard(socket: &UdpSocket, most: usize) -> Vec<Vec<u8>> {
+    let mut buffer = [0; 2048];
+    let mut next = || {
+        let length = socket.recv(&mut buffer).ok()?;
+        buffer.get(..length).map(<[u8]>::to_vec)
+    };
+    (0..most).map_while(|_| next()).collect()
+}
+
+#[test]
+fn a_burst_arrives_datagram_by_datagram_in_order() {
+    let lab = Lab::builder().start();
+    let sandbox = lab.sandbox(policies::INTERNET);
+    for (any, to) in [("0.0.0.0:0", PUBLIC4), ("[::]:0", PUBLIC6)] {
+        sandbox.run(|| {
+            let live = socket(any);
+            live.connect(echo(to)).expect("connect");
+            assert!(echoes(&live, echo(to), b"a session"), "{to}");
+            let lengths = [
+                vec![500; 12],
+                vec![300, 0, 0, 7],
+                vec![1400; 8],
+                vec![1, 1400],
+            ];
+            let burst: Vec<_> = (1..)
+                .zip(lengths.concat())
+                .map(|(i, n)| vec![i; n])
+                .collect();
+            assert_eq!(echoed(&live, &burst), burst, "{to}");
+            // as QUIC programs send: many of one length, given to the kernel as one
+            option(&live, libc::SOL_UDP, libc::UDP_SEGMENT, 400);
+            live.send(&[b'g'; 3900]).expect("send a run");
+            option(&live, libc::SOL_UDP, libc::UDP_SEGMENT, 0);
+            let mut run = vec![vec![b'g'; 400]; 9];
+            run.push(vec![b'g'; 300]);
+            assert_eq!(heard(&live, 10), run, "{to}");
+        });
+    }
 }
 
 #[test]
@@ -88,9 +137,12 @@ fn a_small_path_is_told_to_who_asks_and_cut_for_who_allows_it() {
             libc::IP_MTU_DISCOVER,
             libc::IP_PMTUDISC_DONT,
         );
-        echoes(&cut, echo(OTHER4), &[b'c'; 1400])
+        assert!(echoes(&cut, echo(OTHER4), &[b'c'; 1400]), "one");
+        cut.connect(echo(OTHER4)).expect("connect");
+        let burst = vec![vec![b'c'; 1400]; 8];
+        echoed(&cut, &burst) == burst
     });
-    assert!(carried, "a datagram that routers may cut arrives");
+    assert!(carried, "datagrams that routers may cut arrive");
 }
 
 #[test]

@@ -13,6 +13,7 @@
 
 pub mod arrivals;
 pub mod attach;
+pub mod batch;
 pub mod datagrams;
 pub mod enforcer;
 pub mod error;

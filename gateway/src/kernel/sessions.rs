@@ -1,11 +1,12 @@
-//! Datagram sockets: the UDP door, the reply socket of each session in the gateway namespace, and batches of datagrams.
+//! Datagram sockets: the UDP door, and the reply socket of each session in the gateway namespace.
 //!
-//! Owns: socket options and the two system calls that move many datagrams at once. Refuses to own: sessions, decisions.
+//! Owns: socket options, control messages and the call that receives many datagrams at once. Refuses to own: what is
+//! received ([`super::arrivals`], [`super::batch`]), sessions, decisions.
 //! A reply socket is bound to the address that the sandbox asked (it is transparent), bound to the sandbox's link and
 //! connected to its source: only that sandbox can send to it, and it can send to no other.
 //!
-//! JUSTIFICATION for unsafe: `recvmmsg`, `sendmmsg` and the error queue have no wrapper that keeps its buffers between
-//! calls and is `Send`; several socket options have none at all.
+//! JUSTIFICATION for unsafe: `recvmmsg` and the error queue have no wrapper that keeps its buffers between calls and is
+//! `Send`; several socket options have none at all.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -21,8 +22,6 @@ use super::sockets::{set_transparent, transparent};
 
 /// Datagrams moved by one system call.
 pub const BATCH: usize = 32;
-/// The longest datagram there is.
-const LONGEST: usize = 65_536;
 /// Octets for the control messages of one arrival: original destination (48 at most) and hop count (24).
 pub(super) const CONTROL: usize = 128;
 /// Bytes that wait for a session or the door: some milliseconds of a fast sender.
@@ -103,6 +102,7 @@ pub fn reply_socket(
         socket.bind(&destination.into()).act(act())?;
         socket.connect(&source.into()).act(act())?;
         force_receive_buffer(&socket, RECEIVE_BUFFER).act(act())?;
+        joined(socket.as_raw_fd());
         Ok(socket.into())
     })
 }
@@ -130,7 +130,13 @@ pub fn tune_upstream(socket: &UdpSocket, cutting: Cutting) -> io::Result<()> {
     }
     // where the gateway may not go beyond the system's limit, that limit has to do
     let _ = force_receive_buffer(&SockRef::from(socket), RECEIVE_BUFFER);
+    joined(fd);
     Ok(())
+}
+
+/// What arrives as a run of equal datagrams is read as one, see [`super::batch`]. A kernel that cannot reads them singly.
+fn joined(fd: RawFd) {
+    let _ = set(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
 }
 
 /// The next ICMP error about what this upstream socket sent.
@@ -257,77 +263,5 @@ pub(super) fn each_control(
             );
             at = libc::CMSG_NXTHDR(head, at);
         }
-    }
-}
-
-/// Room for datagrams between two connected sockets; memory is touched only as far as datagrams are long.
-#[derive(Debug)]
-pub struct Batch {
-    bytes: Vec<u8>,
-    lengths: [usize; BATCH],
-    count: usize,
-}
-
-impl Default for Batch {
-    fn default() -> Self {
-        Self {
-            bytes: vec![0; BATCH * LONGEST],
-            lengths: [0; BATCH],
-            count: 0,
-        }
-    }
-}
-
-impl Batch {
-    /// Reads what a connected socket has, at most a batch. `WouldBlock` means nothing; other errors are the socket's own.
-    pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        let mut parts = no_parts();
-        let mut heads = empty_heads();
-        let slots = self.bytes.chunks_exact_mut(LONGEST);
-        for ((slot, part), head) in slots.zip(&mut parts).zip(&mut heads) {
-            part.iov_base = slot.as_mut_ptr().cast();
-            part.iov_len = slot.len();
-            head.msg_hdr.msg_iov = part;
-            head.msg_hdr.msg_iovlen = 1;
-        }
-        self.count = receive_many(socket, &mut heads)?;
-        for (length, head) in self.lengths.iter_mut().zip(&heads).take(self.count) {
-            *length = head.msg_len as usize;
-        }
-        Ok(self.count)
-    }
-
-    /// The datagrams, oldest first.
-    pub fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
-        let slots = self.bytes.chunks_exact(LONGEST).zip(&self.lengths);
-        slots
-            .take(self.count)
-            .map(|(slot, length)| slot.get(..*length).unwrap_or_default())
-    }
-
-    /// Sends the datagrams of a range; how many went. An error is about the first that did not.
-    pub fn send(&self, socket: BorrowedFd<'_>, range: std::ops::Range<usize>) -> io::Result<usize> {
-        let mut parts = no_parts();
-        let mut heads = empty_heads();
-        let mut count = 0;
-        let chosen = self.datagrams().take(range.end).skip(range.start);
-        for ((bytes, part), head) in chosen.zip(&mut parts).zip(&mut heads) {
-            // the kernel only reads what is sent
-            part.iov_base = bytes.as_ptr().cast_mut().cast();
-            part.iov_len = bytes.len();
-            head.msg_hdr.msg_iov = part;
-            head.msg_hdr.msg_iovlen = 1;
-            count += 1;
-        }
-        // SAFETY: the first `count` headers describe buffers of `self`, which outlive the call.
-        let sent = unsafe {
-            libc::sendmmsg(
-                socket.as_raw_fd(),
-                heads.as_mut_ptr(),
-                count,
-                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-            )
-        };
-        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 }

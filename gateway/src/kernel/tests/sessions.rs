@@ -8,8 +8,9 @@ use super::connect::{FAR4, FAR6, at};
 use super::lab::{Lab, Sandbox};
 use crate::kernel::Posture;
 use crate::kernel::arrivals::Arrivals;
+use crate::kernel::batch::Batch;
 use crate::kernel::icmp::{About, Errors, Trouble};
-use crate::kernel::sessions::{Batch, UdpDoor, reply_socket};
+use crate::kernel::sessions::{UdpDoor, reply_socket};
 
 /// What a door got: from, to, hops, bytes.
 type Got = (SocketAddr, SocketAddr, u8, Vec<u8>);

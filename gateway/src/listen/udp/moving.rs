@@ -22,8 +22,9 @@ use super::session::Session;
 use super::{HELD, Held};
 use crate::detect::quic::{Inspector, Look};
 use crate::detect::{Hello, Language};
+use crate::kernel::batch::{Batch, Giving};
 use crate::kernel::icmp::{About, Trouble};
-use crate::kernel::sessions::{Batch, next_error, path_mtu};
+use crate::kernel::sessions::{next_error, path_mtu};
 use crate::network::flows::Flow;
 use crate::relay::{End, Lane, Notes, Refusal, Way};
 
@@ -145,7 +146,7 @@ impl Moving<'_> {
                 .reply
                 .try_io(Interest::READABLE, || batch.receive(self.reply.as_fd()));
             match read {
-                Ok(count) => self.up_batch(batch, count),
+                Ok(()) => self.up_batch(batch),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
                 Err(_) => Err(End::Reset),
             }
@@ -153,13 +154,13 @@ impl Moving<'_> {
     }
 
     /// The usual case is a batch without any handshake, which is sent as it is.
-    fn up_batch(&mut self, batch: &Batch, count: usize) -> Result<(), End> {
+    fn up_batch(&mut self, batch: &Batch) -> Result<(), End> {
         if batch.datagrams().any(begins_with_long_header) {
             return batch.datagrams().try_for_each(|bytes| self.up_one(bytes));
         }
         let bytes = batch.datagrams().map(<[u8]>::len).sum();
-        self.account(Way::Up, bytes, count)?;
-        self.transfer(batch, count, Way::Up);
+        self.account(Way::Up, bytes, batch.count())?;
+        self.transfer(batch, Way::Up);
         Ok(())
     }
 
@@ -214,10 +215,10 @@ impl Moving<'_> {
                 .upstream
                 .try_io(Interest::READABLE, || batch.receive(self.upstream.as_fd()));
             match read {
-                Ok(count) => {
+                Ok(()) => {
                     let bytes = batch.datagrams().map(<[u8]>::len).sum();
-                    self.account(Way::Down, bytes, count)?;
-                    self.transfer(batch, count, Way::Down);
+                    self.account(Way::Down, bytes, batch.count())?;
+                    self.transfer(batch, Way::Down);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => {
@@ -242,17 +243,20 @@ impl Moving<'_> {
     }
 
     /// Sends a batch on; what does not fit the line is lost.
-    fn transfer(&self, batch: &Batch, count: usize, way: Way) {
-        let to = match way {
-            Way::Up => self.upstream.as_fd(),
-            Way::Down => self.reply.as_fd(),
+    fn transfer(&self, batch: &Batch, way: Way) {
+        let (to, mut giving) = match way {
+            Way::Up => (self.upstream.as_fd(), Giving::Runs),
+            // a run crosses the link in one piece, and a network stack of a sandbox's own (gVisor) takes it for one datagram
+            Way::Down => (self.reply.as_fd(), Giving::Singly),
         };
         let (mut at, mut again) = (0, true);
-        while at < count {
-            match batch.send(to, at..count) {
+        while at < batch.count() {
+            match batch.send(to, at, giving) {
                 Ok(0) => break,
                 Ok(sent) => (at, again) = (at + sent, true),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // which one of a run it is about, they tell singly
+                Err(_) if giving == Giving::Runs => giving = Giving::Singly,
                 Err(error) => {
                     let refused = batch.datagrams().nth(at).unwrap_or_default();
                     let retry = way == Way::Up && self.told(&error, refused);
