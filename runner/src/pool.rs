@@ -47,18 +47,22 @@ impl Pool {
     }
 
     /// Takes a pod, if one is ready for this workspace: names get their addresses by workspace, so only the default
-    /// one has a pool. The id stays somebody's in between, or the reaper would find it ownerless.
+    /// one has a pool. The id stays somebody's in between, or the reaper would find it ownerless. The next pod is made
+    /// when the taker says [`Pool::refill`]: making one takes the engine as long as starting the run that is waited for.
     pub fn take<'a>(&self, workspace: &str, runs: &'a Runs) -> Option<(Pod, Reserved<'a>)> {
         if workspace != default_workspace() {
             return None;
         }
-        let taken = self.with(|ready| {
+        self.with(|ready| {
             let pod = ready.pop_front()?;
             let reserved = runs.reserve(&pod.run);
             Some((pod, reserved))
-        });
+        })
+    }
+
+    /// Makes up for what was taken.
+    pub fn refill(&self) {
         self.taken.notify_one();
-        taken
     }
 
     /// Runs whose pods are ready, which are nobody's leftovers.

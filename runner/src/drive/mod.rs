@@ -134,6 +134,8 @@ impl Drop for Entered<'_> {
         self.runner
             .runs
             .leave(self.run, RunState::Failed { message });
+        // a run that never started took a pod, too
+        self.runner.pool.refill();
     }
 }
 
@@ -335,6 +337,7 @@ async fn live(
         .await
         .map_err(|e| failure("engine", &e))?;
     runner.runs.running(&plan.run);
+    runner.pool.refill();
     let meter = Meter::new(runner.config.limits.output_bytes);
     let timeout = Duration::from_secs(plan.job.timeout_seconds);
     Watch {
