@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
+use std::sync::MutexGuard;
 
 use netpolicy::ids::NetworkId;
 use netpolicy::ruleset::InterfaceName;
@@ -14,7 +15,7 @@ use nftnl::MsgType;
 use super::enforcer::Enforcer;
 use super::error::KernelError;
 use super::links::{self, Pair, Wired};
-use super::members::Member;
+use super::members::{Member, State};
 use super::netns::{Ns, NsId, route_here};
 use super::nft::write;
 use super::{inspect, sysctl};
@@ -61,30 +62,26 @@ pub struct LiveLink {
     pub v6: Option<Ipv6Addr>,
 }
 
-/// Links that exist by our doing.
-#[derive(Debug)]
-pub(super) struct KnownLinks {
+/// Links that exist by our doing, while nobody attaches or detaches.
+pub(super) struct KnownLinks<'a> {
     service: [IpAddr; 2],
-    indices: BTreeSet<u32>,
-    made: BTreeSet<u32>,
-    attached: BTreeSet<InterfaceName>,
-    moving: BTreeSet<InterfaceName>,
+    state: MutexGuard<'a, State>,
 }
 
-impl KnownLinks {
+impl KnownLinks<'_> {
     pub(super) fn is_attached(&self, name: Option<&str>) -> bool {
         name.and_then(|name| name.parse().ok())
-            .is_some_and(|name| self.attached.contains(&name))
+            .is_some_and(|name| self.state.members.contains_key(&name))
     }
 
     pub(super) fn is_moving(&self, name: Option<&str>) -> bool {
         name.and_then(|name| name.parse().ok())
-            .is_some_and(|name| self.moving.contains(&name))
+            .is_some_and(|name| self.state.moving.contains(&name))
     }
 
     /// Whether a link is or was one that we made.
     pub(super) fn is_ours(&self, index: u32, name: Option<&str>) -> bool {
-        self.made.contains(&index) || self.is_moving(name)
+        self.is_moving(name) || self.state.made.contains(&index)
     }
 
     pub(super) fn serves(&self, address: IpAddr) -> bool {
@@ -93,7 +90,8 @@ impl KnownLinks {
 
     /// Whether what happens on a link matters: it is attached, or it is loopback.
     pub(super) fn is_judged(&self, index: Option<u32>) -> bool {
-        index.is_none_or(|index| index == LOOPBACK || self.indices.contains(&index))
+        let attached = |index| self.state.members.values().any(|m| m.index == index);
+        index.is_none_or(|index| index == LOOPBACK || attached(index))
     }
 }
 
@@ -227,16 +225,12 @@ impl Enforcer {
         self.state().members.keys().cloned().collect()
     }
 
-    /// Names of the links that exist by our doing.
-    pub(super) fn known_links(&self) -> KnownLinks {
-        let state = self.state();
+    /// The links that exist by our doing.
+    pub(super) fn known_links(&self) -> KnownLinks<'_> {
         let config = &self.inner.config;
         KnownLinks {
             service: [config.service4.into(), config.service6.into()],
-            indices: state.members.values().map(|member| member.index).collect(),
-            made: state.made.iter().copied().collect(),
-            attached: state.members.keys().cloned().collect(),
-            moving: state.moving.clone(),
+            state: self.state(),
         }
     }
 

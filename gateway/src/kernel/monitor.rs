@@ -114,16 +114,7 @@ impl Monitor {
                     .then_some(Change::Rules)
             };
             drain(self.rules.get_ref(), rules, &mut changes)?;
-            let links = self.enforcer.known_links();
-            let mut states = BTreeMap::new();
-            let routing = |bytes: &[u8]| routing_change(bytes, &links, &mut states);
-            drain(self.routing.get_ref(), routing, &mut changes)?;
-            if states
-                .iter()
-                .any(|(name, up)| !up && (links.is_attached(Some(name)) || name == "lo"))
-            {
-                changes.push(Change::Links);
-            }
+            self.routing_changes(&mut changes)?;
             ready.clear_ready();
             if !changes.is_empty() {
                 changes.sort_by_key(|change| *change as u8);
@@ -132,12 +123,26 @@ impl Monitor {
             }
         }
     }
+
+    fn routing_changes(&self, changes: &mut Vec<Change>) -> io::Result<()> {
+        let links = self.enforcer.known_links();
+        let mut states = BTreeMap::new();
+        let routing = |bytes: &[u8]| routing_change(bytes, &links, &mut states);
+        drain(self.routing.get_ref(), routing, changes)?;
+        if states
+            .iter()
+            .any(|(name, up)| !up && (links.is_attached(Some(name)) || name == "lo"))
+        {
+            changes.push(Change::Links);
+        }
+        Ok(())
+    }
 }
 
 /// `states` keeps the last word on each link that was spoken of: links are made down and come up.
 fn routing_change(
     bytes: &[u8],
-    links: &KnownLinks,
+    links: &KnownLinks<'_>,
     states: &mut BTreeMap<String, bool>,
 ) -> Option<Change> {
     let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes).ok()?;
