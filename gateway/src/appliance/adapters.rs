@@ -8,6 +8,7 @@ use netpolicy::ruleset::FlowMark;
 use tokio::io::unix::AsyncFd;
 
 use crate::kernel::datagrams::{DatagramDoor, MOST, Reply};
+use crate::kernel::queue::Room;
 use crate::kernel::{Held, Queue, Verdict, watch};
 use crate::listen::dns::{Batch, Datagrams, Outgoing};
 use crate::listen::gate::state::Verdict as Judged;
@@ -17,7 +18,7 @@ use crate::listen::gate::{Queued, Syn, SynQueue};
 #[derive(Debug)]
 pub struct SynReader {
     queue: AsyncFd<Queue>,
-    buffer: Mutex<Vec<u8>>,
+    room: Mutex<Room>,
 }
 
 impl SynReader {
@@ -25,7 +26,7 @@ impl SynReader {
     pub fn new(queue: Queue) -> io::Result<Self> {
         Ok(Self {
             queue: watch(queue)?,
-            buffer: Mutex::new(Vec::with_capacity(1 << 16)),
+            room: Mutex::default(),
         })
     }
 }
@@ -35,11 +36,11 @@ impl SynQueue for SynReader {
         loop {
             let mut ready = self.queue.readable().await?;
             let outcome = {
-                let mut buffer = self
-                    .buffer
+                let mut room = self
+                    .room
                     .lock()
                     .unwrap_or_else(std::sync::PoisonError::into_inner);
-                self.queue.get_ref().receive(&mut buffer, |syn| {
+                self.queue.get_ref().receive(&mut room, |syn| {
                     let (packet, isn) = (syn.held.number(), syn.isn);
                     into.push_back(Queued::Syn(Syn {
                         packet,
@@ -51,7 +52,14 @@ impl SynQueue for SynReader {
             };
             match outcome {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
-                outcome => return outcome,
+                Err(error) => return Err(error),
+                Ok(more) => {
+                    if !more {
+                        // empty when it was read: what comes from now on is told anew
+                        ready.clear_ready();
+                    }
+                    return Ok(());
+                }
             }
         }
     }

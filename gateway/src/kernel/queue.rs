@@ -14,6 +14,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 use super::error::{Act, KernelError};
 use super::netns::Ns;
+use super::sessions::{BATCH, empty_heads, no_parts, receive_many};
 use super::wire::{self, Attr, Message, Received};
 
 /// `NFNL_SUBSYS_QUEUE << 8` with `NFQNL_MSG_*`
@@ -24,6 +25,8 @@ const NLM_F_ACK: u16 = 4;
 
 /// Headers only: 40 of IPv6 and 20 of TCP, with room for options nobody reads.
 const COPY_BYTES: u32 = 128;
+/// Room for one packet with all that the kernel says about it.
+const MESSAGE: usize = 1024;
 /// More datagrams than the sum of all held SYNs; overflow drops packets, never lets one pass.
 const BUFFER: usize = 8 << 20;
 /// `NFQA_CFG_F_GSO`: no software checksum of packets that never left the machine. `F_FAIL_OPEN` (1) stays off.
@@ -95,6 +98,16 @@ pub(super) fn drops(text: &str, number: u16) -> u64 {
         })
 }
 
+/// Room for what a queue delivers at once.
+#[derive(Debug)]
+pub struct Room(Vec<u8>);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(vec![0; BATCH * MESSAGE])
+    }
+}
+
 /// The queue. For readiness see [`watch`](super::watch).
 #[derive(Debug)]
 pub struct Queue {
@@ -138,21 +151,31 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Receives one datagram and hands each SYN in it to `each`; drops what is no first SYN. `WouldBlock` when there is
-    /// none. `buffer` is reused by the caller.
-    pub fn receive(&self, buffer: &mut Vec<u8>, mut each: impl FnMut(Syn)) -> io::Result<()> {
-        buffer.clear();
-        buffer.reserve(1 << 16);
-        self.socket.recv(buffer, libc::MSG_DONTWAIT)?;
-        for message in wire::messages(buffer) {
-            match packet(message) {
-                Some((_, Some(syn))) => each(syn),
-                Some((held, None)) => self.decide(held, Verdict::Drop)?,
-                // Errors of verdicts: the packet was gone already, or the capability is.
-                None => {}
+    /// Receives packets, at most a batch, and hands each SYN to `each`; drops what is no first SYN. Says whether there may
+    /// be more; `WouldBlock` when there was none. `room` is reused by the caller.
+    pub fn receive(&self, room: &mut Room, mut each: impl FnMut(Syn)) -> io::Result<bool> {
+        let mut parts = no_parts();
+        let mut heads = empty_heads();
+        let slots = room.0.chunks_exact_mut(MESSAGE);
+        for ((slot, part), head) in slots.zip(&mut parts).zip(&mut heads) {
+            part.iov_base = slot.as_mut_ptr().cast();
+            part.iov_len = slot.len();
+            head.msg_hdr.msg_iov = part;
+            head.msg_hdr.msg_iovlen = 1;
+        }
+        let count = receive_many(self.as_fd(), &mut heads)?;
+        for (slot, head) in room.0.chunks_exact(MESSAGE).zip(&heads).take(count) {
+            let received = slot.get(..head.msg_len as usize).unwrap_or_default();
+            for message in wire::messages(received) {
+                match packet(message) {
+                    Some((_, Some(syn))) => each(syn),
+                    Some((held, None)) => self.decide(held, Verdict::Drop)?,
+                    // Errors of verdicts: the packet was gone already, or the capability is.
+                    None => {}
+                }
             }
         }
-        Ok(())
+        Ok(count == BATCH)
     }
 
     /// Sends a verdict. Does not wait: a packet that is gone (its chain was replaced) is no error.

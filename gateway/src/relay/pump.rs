@@ -115,12 +115,14 @@ async fn piece(from: &TcpStream, to: &TcpStream, way: Way, lane: &Lane<'_>) -> R
             Err(error) if is_not_yet(&error) => return Ok(None),
             Err(_) => return Err(Stop::ReadFailed),
         };
+        if read == 0 {
+            return Ok(Some((0, Duration::ZERO, Vec::new())));
+        }
         let pause = lane.count(way, read)?;
         let bytes = buffer.get(..read).unwrap_or_default();
         let written = match to.try_write(bytes) {
             Ok(written) => written,
             Err(error) if is_not_yet(&error) => 0,
-            Err(_) if read == 0 => 0,
             Err(_) => return Err(Stop::WriteFailed),
         };
         Ok(Some((

@@ -11,7 +11,7 @@ use netpolicy::ruleset::FlowMark;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::lab::Lab;
-use crate::kernel::queue::{Queue, Syn, Verdict};
+use crate::kernel::queue::{Queue, Room, Syn, Verdict};
 use crate::kernel::sockets::Doors;
 
 pub const OPEN: u16 = 8000;
@@ -49,12 +49,13 @@ impl Gate {
         let mut threads = Vec::new();
         let (halt, log) = (Arc::clone(&stop), Arc::clone(&seen));
         threads.push(std::thread::spawn(move || {
-            let mut buffer = Vec::new();
+            let mut room = Room::default();
             until(&halt, &queue, || {
-                queue.receive(&mut buffer, |syn| {
+                let read = queue.receive(&mut room, |syn| {
                     log.lock().unwrap().push(syn);
                     queue.decide(syn.held, verdict(syn.to.port())).unwrap();
-                })
+                });
+                read.map(drop)
             });
         }));
         for listener in doors
