@@ -4,6 +4,7 @@ mod addresses;
 mod aliases;
 mod bytes;
 mod cost;
+mod heard;
 mod layers;
 mod lookups;
 mod names;
