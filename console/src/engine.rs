@@ -44,8 +44,9 @@ impl Engine {
     /// Every engine that answers on this machine.
     pub fn all() -> Vec<Self> {
         let mut engines: Vec<Self> = Vec::new();
-        for socket in SOCKETS {
-            let Ok(socket) = Path::new(socket).canonicalize() else {
+        let own = gateway::ordinary::podman_socket();
+        for socket in own.into_iter().chain(SOCKETS.map(PathBuf::from)) {
+            let Ok(socket) = socket.canonicalize() else {
                 continue;
             };
             let engine = Self { socket };
@@ -70,6 +71,13 @@ impl Engine {
                 .as_str()?
                 .to_owned(),
         )
+    }
+
+    /// Where it is, if it is not on this machine's kernel.
+    pub fn elsewhere(&self) -> Option<runner::Elsewhere> {
+        let info = self.ask("GET", "/info").ok()?;
+        let text = |key: &str| info.get(key).and_then(Value::as_str);
+        runner::elsewhere(text("OperatingSystem"), text("Name"), text("KernelVersion"))
     }
 
     /// Containers that carry Sallyport's label.

@@ -21,6 +21,7 @@ pub mod listen;
 pub mod member;
 pub mod metrics;
 pub mod network;
+pub mod ordinary;
 pub mod policy;
 pub mod posture;
 pub mod record;

@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | sealed (cause) | deny everything with `gateway_sealed` | sealed: broker and DNS denials only | Not enforced |
 //! | enforcing (n) | decide | enforcing | Private networks blocked |
+//! | enforcing (n), `egress_filter: off` | decide | enforcing | Turned off |
 //!
 //! Entering a state applies its ruleset; failing to apply is itself a cause to be sealed. Doors close first and open
 //! last: sealing publishes `false` before it touches the kernel, enforcing publishes `true` after the kernel was read
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 
+use crate::config::EgressFilter;
 use crate::context::now_ms;
 use crate::control::api::PostureView;
 use crate::kernel::{Enforcer, KernelError};
@@ -35,6 +37,8 @@ const BLIND: Duration = Duration::from_secs(10);
 
 /// Label of an enforcing gateway.
 pub const BLOCKED: &str = "Private networks blocked";
+/// Label of one whose operator has opened private networks.
+pub const TURNED_OFF: &str = "Turned off";
 /// Label of a sealed one.
 pub const NOT_ENFORCED: &str = "Not enforced";
 
@@ -54,6 +58,14 @@ impl Cause {
             text: text.into(),
             hint: hint.into(),
         }
+    }
+
+    /// What an operator has opened: no fault, and never quiet.
+    pub fn opened() -> Self {
+        Self::new(
+            "private networks and this machine are open to internet sandboxes (`gateway.egress_filter: off`)",
+            "remove `gateway.egress_filter: off` and start the gateway again",
+        )
     }
 
     /// The clean end: nothing is wrong.
@@ -90,6 +102,7 @@ pub struct Posture {
     acting: Mutex<()>,
     wake: Notify,
     notes: Vec<String>,
+    filter: EgressFilter,
 }
 
 impl Posture {
@@ -116,14 +129,26 @@ impl Posture {
             acting: Mutex::default(),
             wake: Notify::new(),
             notes,
+            filter: EgressFilter::default(),
         }
+    }
+
+    /// Under what the operator said of the egress filter.
+    #[must_use]
+    pub fn with_filter(mut self, filter: EgressFilter) -> Self {
+        self.filter = filter;
+        self
     }
 
     /// As people and programs see it.
     pub fn view(&self) -> PostureView {
         let now = self.now();
+        let opened = Cause::opened();
         let (state, label, cause) = match &now.state {
             State::Sealed(cause) => ("sealed", NOT_ENFORCED, Some(cause)),
+            State::Enforcing if self.filter == EgressFilter::Off => {
+                ("enforcing", TURNED_OFF, Some(&opened))
+            }
             State::Enforcing => ("enforcing", BLOCKED, None),
         };
         PostureView {
@@ -247,8 +272,14 @@ impl Posture {
             now.since_ms = now_ms();
             now.generation
         };
-        self.record(BLOCKED, "", generation);
-        tracing::info!(generation, "enforcing");
+        if self.filter == EgressFilter::Off {
+            let cause = Cause::opened().text;
+            tracing::error!(generation, cause, "enforcing, turned off");
+            self.record(TURNED_OFF, &cause, generation);
+        } else {
+            tracing::info!(generation, "enforcing");
+            self.record(BLOCKED, "", generation);
+        }
         self.open.send_replace(true);
     }
 

@@ -99,14 +99,18 @@ pub struct Limits {
 
 impl Default for RunnerConfig {
     fn default() -> Self {
+        let (state, run): (PathBuf, PathBuf) = gateway::ordinary::folders().map_or_else(
+            || ("/var/lib/sallyport".into(), "/run/sallyport".into()),
+            |own| (own.state, own.run),
+        );
         Self {
             engine: EngineChoice::Auto,
             pool: 1,
             max_runs: 64,
-            control: "/run/sallyport/control.sock".into(),
-            socket: "/run/sallyport/runner.sock".into(),
-            state_dir: "/var/lib/sallyport/runner".into(),
-            run_dir: "/run/sallyport/runner".into(),
+            control: run.join("control.sock"),
+            socket: run.join("runner.sock"),
+            state_dir: state.join("runner"),
+            run_dir: run.join("runner"),
             limits: Limits::default(),
         }
     }

@@ -39,6 +39,7 @@ pub use api::client::{Client, RunnerError, Stream};
 pub use config::RunnerConfig;
 pub use job::{IsolationChoice, JobRequest};
 pub use run::{EndReason, Event, Failure, RunId};
+pub use sandbox::engine::elsewhere::{Elsewhere, elsewhere};
 
 use crate::image::Images;
 use crate::packages::Packages;

@@ -156,6 +156,9 @@ pub struct Started {
     pub engine: String,
     /// Exactly which image.
     pub image: String,
+    /// What holds less here than was asked for, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Bytes of output.

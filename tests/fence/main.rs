@@ -3,6 +3,7 @@
 //! Modules called `denials` hold attacks that must leak through a plain forwarder (`LAB_PLAIN=1`).
 
 mod denials;
+mod filter;
 mod member_forgeries;
 mod members;
 mod permits;

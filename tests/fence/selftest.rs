@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use lab::cli::Said;
+use lab::gateway::WITHOUT_FIREWALL;
 use lab::topology::{METADATA, OTHER4, ip};
 use lab::{Lab, policies};
 
@@ -36,25 +37,6 @@ fn selftest_without_a_gateway_proves_nothing_and_says_so() {
     let said = lab.sallyport(&["selftest"]).expect(3);
     assert!(said.out.is_empty() && !said.err.is_empty(), "{said:?}");
 }
-
-/// Executes a command on a kernel that has no nf_tables, as far as the command can see.
-const WITHOUT_FIREWALL: &str = "
-import ctypes, os, platform, struct, sys
-number = {'x86_64': 41, 'aarch64': 198}[platform.machine()]
-AF_NETLINK, NETLINK_NETFILTER, EPROTONOSUPPORT = 16, 12, 93
-op = lambda code, yes, no, k: struct.pack('HBBI', code, yes, no, k)
-program = b''.join([
-    op(0x20, 0, 0, 0), op(0x15, 0, 5, number),
-    op(0x20, 0, 0, 16), op(0x15, 0, 3, AF_NETLINK),
-    op(0x20, 0, 0, 32), op(0x15, 0, 1, NETLINK_NETFILTER),
-    op(0x06, 0, 0, 0x00050000 | EPROTONOSUPPORT), op(0x06, 0, 0, 0x7fff0000)])
-buffer = ctypes.create_string_buffer(program)
-libc = ctypes.CDLL(None, use_errno=True)
-PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
-filters = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', 8, ctypes.addressof(buffer)))
-assert libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filters, 0, 0) == 0, ctypes.get_errno()
-os.execv(sys.argv[1], sys.argv[1:])
-";
 
 #[test]
 fn a_run_on_a_kernel_without_firewall_fails_with_the_words_that_operators_know() {

@@ -21,7 +21,7 @@ fn the_exit_code_is_the_commands_and_its_streams_stay_apart(place: Place) {
     }
 }
 
-at!(what_cannot_be_executed_is_told_as_a_shell_tells_it: docker podman gvisor);
+at!(what_cannot_be_executed_is_told_as_a_shell_tells_it: docker podman rootless gvisor);
 fn what_cannot_be_executed_is_told_as_a_shell_tells_it(place: Place) {
     let lab = lab_at(place);
     lab.sallyport(&["run", "--", "/no/such/program"])
@@ -29,7 +29,7 @@ fn what_cannot_be_executed_is_told_as_a_shell_tells_it(place: Place) {
     lab.sallyport(&["run", "--", "/etc/passwd"]).expect(126);
 }
 
-at!(an_image_that_the_engine_has_not_and_a_mistaken_policy_are_125: docker podman);
+at!(an_image_that_the_engine_has_not_and_a_mistaken_policy_are_125: docker podman rootless);
 fn an_image_that_the_engine_has_not_and_a_mistaken_policy_are_125(place: Place) {
     let lab = lab_at(place);
     let said = lab
@@ -47,7 +47,7 @@ fn a_timeout_ends_everything_with_124() {
     run(&lab, "none", &["--timeout", "2s"], script).expect(124);
 }
 
-at!(a_job_is_an_agent_without_powers_unless_root_is_asked_for: docker podman);
+at!(a_job_is_an_agent_without_powers_unless_root_is_asked_for: docker podman rootless);
 fn a_job_is_an_agent_without_powers_unless_root_is_asked_for(place: Place) {
     let lab = lab_at(place);
     let script =
@@ -69,7 +69,7 @@ fn a_job_is_an_agent_without_powers_unless_root_is_asked_for(place: Place) {
     );
 }
 
-at!(variables_and_directory_are_as_asked: docker podman gvisor);
+at!(variables_and_directory_are_as_asked: docker podman rootless gvisor);
 fn variables_and_directory_are_as_asked(place: Place) {
     let lab = lab_at(place);
     let said = run(

@@ -2,10 +2,12 @@
 
 mod attacks;
 mod command;
+mod elsewhere;
 mod network;
 mod packages;
 mod place;
 mod restart;
+mod rootless;
 mod stop;
 mod up;
 mod world;

@@ -6,7 +6,7 @@ use lab::topology::{METADATA, OTHER4, PUBLIC4, ip};
 use crate::place::{Place, at};
 use crate::world::{lab_at, run};
 
-at!(a_permitted_host_is_reached_and_its_twin_is_not: docker podman gvisor);
+at!(a_permitted_host_is_reached_and_its_twin_is_not: docker podman rootless gvisor);
 fn a_permitted_host_is_reached_and_its_twin_is_not(place: Place) {
     let lab = lab_at(place);
     let mark = lab.capture.mark();
@@ -24,7 +24,7 @@ fn a_permitted_host_is_reached_and_its_twin_is_not(place: Place) {
     lab.capture.none_to(mark, ip(OTHER4));
 }
 
-at!(invariant_1_a_run_without_a_policy_sends_nothing_from_its_first_moment: docker podman gvisor);
+at!(invariant_1_a_run_without_a_policy_sends_nothing_from_its_first_moment: docker podman rootless gvisor);
 fn invariant_1_a_run_without_a_policy_sends_nothing_from_its_first_moment(place: Place) {
     let lab = lab_at(place);
     let mark = lab.capture.mark();
@@ -42,7 +42,7 @@ fn invariant_1_a_run_without_a_policy_sends_nothing_from_its_first_moment(place:
     );
 }
 
-at!(invariant_4_metadata_is_unreachable_from_a_job: docker podman gvisor);
+at!(invariant_4_metadata_is_unreachable_from_a_job: docker podman rootless gvisor);
 fn invariant_4_metadata_is_unreachable_from_a_job(place: Place) {
     let lab = lab_at(place);
     let mark = lab.capture.mark();
@@ -60,7 +60,7 @@ fn invariant_4_metadata_is_unreachable_from_a_job(place: Place) {
     }
 }
 
-at!(editing_resolv_conf_and_hosts_opens_nothing: docker gvisor);
+at!(editing_resolv_conf_and_hosts_opens_nothing: docker rootless gvisor);
 fn editing_resolv_conf_and_hosts_opens_nothing(place: Place) {
     let lab = lab_at(place);
     let mark = lab.capture.mark();
@@ -73,7 +73,7 @@ fn editing_resolv_conf_and_hosts_opens_nothing(place: Place) {
     lab.capture.none_to(mark, ip("8.8.8.8"));
 }
 
-at!(a_job_may_ask_why: docker podman gvisor);
+at!(a_job_may_ask_why: docker podman rootless gvisor);
 fn a_job_may_ask_why(place: Place) {
     let lab = lab_at(place);
     let said = run(

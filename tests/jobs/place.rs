@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use lab::User;
 use lab::cli::Said;
 use lab::wait::eventually;
 use nix::sys::signal::{Signal, kill};
@@ -38,6 +39,8 @@ pub(crate) use at;
 pub struct Place {
     /// Whether it is Podman and not Docker.
     pub podman: bool,
+    /// Whether engine, gateway and runner are an ordinary user's.
+    pub rootless: bool,
     /// `hardened` or `gvisor`.
     pub class: &'static str,
 }
@@ -57,6 +60,7 @@ impl Place {
 pub fn docker() -> Option<Place> {
     Some(Place {
         podman: false,
+        rootless: false,
         class: "hardened",
     })
 }
@@ -65,6 +69,16 @@ pub fn docker() -> Option<Place> {
 pub fn podman() -> Option<Place> {
     is_wanted("podman").then_some(Place {
         podman: true,
+        rootless: false,
+        class: "hardened",
+    })
+}
+
+/// Podman of an ordinary user.
+pub fn rootless() -> Option<Place> {
+    is_wanted("rootless").then_some(Place {
+        podman: true,
+        rootless: true,
         class: "hardened",
     })
 }
@@ -73,6 +87,7 @@ pub fn podman() -> Option<Place> {
 pub fn gvisor() -> Option<Place> {
     is_wanted("gvisor").then_some(Place {
         podman: false,
+        rootless: false,
         class: "gvisor",
     })
 }
@@ -93,7 +108,7 @@ pub struct Engine(Option<Podman>);
 impl Engine {
     /// The engine of a place; Podman's socket is made in this folder.
     pub fn of(place: Place, folder: &Path) -> Self {
-        Self(place.podman.then(|| Podman::start(folder)))
+        Self(place.podman.then(|| Podman::start(folder, place)))
     }
 
     /// Its socket, where it is not at the usual place.
@@ -133,16 +148,30 @@ pub fn docker_tool(arguments: &[&str]) -> Said {
 
 #[derive(Debug)]
 struct Podman {
-    home: PathBuf,
+    owner: Owner,
     socket: PathBuf,
     service: Option<Child>,
 }
 
+/// Whose Podman it is.
+#[derive(Debug)]
+enum Owner {
+    /// Root's, with settings in this folder.
+    Root(PathBuf),
+    /// An ordinary user's.
+    User(User),
+}
+
 impl Podman {
-    fn start(folder: &Path) -> Self {
+    fn start(folder: &Path, place: Place) -> Self {
         let socket = folder.join("podman.sock");
+        let owner = if place.rootless {
+            Owner::User(User::prepared())
+        } else {
+            Owner::Root(prepared())
+        };
         let mut podman = Self {
-            home: prepared(),
+            owner,
             socket: socket.clone(),
             service: None,
         };
@@ -159,11 +188,17 @@ impl Podman {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("podman");
-        command
-            .args(arguments)
-            .env("CONTAINERS_CONF", self.home.join("containers.conf"))
-            .env("CONTAINERS_STORAGE_CONF", self.home.join("storage.conf"))
-            .stdin(Stdio::null());
+        command.args(arguments).stdin(Stdio::null());
+        match &self.owner {
+            Owner::User(user) => {
+                user.dress(&mut command);
+            }
+            Owner::Root(home) => {
+                command
+                    .env("CONTAINERS_CONF", home.join("containers.conf"))
+                    .env("CONTAINERS_STORAGE_CONF", home.join("storage.conf"));
+            }
+        }
         command
     }
 }

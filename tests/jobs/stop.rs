@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use crate::place::{Place, at};
 use crate::world::{lab_at, run};
 
-at!(invariant_8_a_run_leaves_no_container_network_or_process: docker podman gvisor);
+at!(invariant_8_a_run_leaves_no_container_network_or_process: docker podman rootless gvisor);
 fn invariant_8_a_run_leaves_no_container_network_or_process(place: Place) {
     let lab = lab_at(place);
     run(&lab, policies::DOMAINS, &[], "setsid sleep 600 & exit 0").expect(0);
@@ -26,7 +26,7 @@ fn invariant_8_a_run_leaves_no_container_network_or_process(place: Place) {
     );
 }
 
-at!(an_interrupt_cancels_the_run_and_cleans_up: docker podman gvisor);
+at!(an_interrupt_cancels_the_run_and_cleans_up: docker podman rootless gvisor);
 fn an_interrupt_cancels_the_run_and_cleans_up(place: Place) {
     let lab = lab_at(place);
     let mut child = lab.long_run();

@@ -5,8 +5,8 @@ use std::io::{Read as _, Write as _};
 use std::ops::Deref;
 use std::process::{Child, Stdio};
 
-use lab::Lab;
-use lab::cli::{self, Said};
+use lab::cli::Said;
+use lab::{Builder, Lab, User};
 
 use crate::place::{self, Engine, Place};
 
@@ -22,7 +22,15 @@ pub struct Here {
 impl Here {
     /// Starts a lab at a place, and describes a runner in its configuration with these further lines.
     pub fn with(place: Place, lines: &str) -> Self {
-        let lab = Lab::builder().gateway_only().start();
+        Self::on(Lab::builder().gateway_only(), place, lines)
+    }
+
+    /// The same on a lab that is described already.
+    pub fn on(mut builder: Builder, place: Place, lines: &str) -> Self {
+        if place.rootless {
+            builder = builder.user(User::prepared());
+        }
+        let lab = builder.start();
         let engine = Engine::of(place, lab.directory());
         let at = lab.directory().display().to_string();
         let mut text = String::from("runner:\n");
@@ -47,6 +55,16 @@ impl Here {
         self.lab.gateway_mut().stop();
     }
 
+    /// Kills the lab's own gateway.
+    pub fn kill_gateway(&mut self) {
+        self.lab.gateway_mut().kill();
+    }
+
+    /// Starts it again.
+    pub fn start_gateway(&mut self) {
+        self.lab.gateway_mut().launch();
+    }
+
     /// The engine's own command line.
     pub fn engine(&self, arguments: &[&str]) -> Said {
         self.engine.tool(arguments)
@@ -62,8 +80,8 @@ impl Here {
     pub fn long_run(&self) -> Child {
         let config = self.directory().join("config.yml").display().to_string();
         let script = "echo ready; sleep 600";
-        let mut command =
-            cli::command(&["run", "--config", &config, "--", "/bin/sh", "-c", script]);
+        let arguments = ["run", "--config", &config, "--", "/bin/sh", "-c", script];
+        let mut command = self.command(&arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = self.topology.uplink.start(&mut command).expect("start");
         let mut ready = [0; 6];

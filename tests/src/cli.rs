@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crate::user::User;
+
 /// Where the binary is: `SALLYPORT_BIN`, or beside the test binaries.
 pub fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("SALLYPORT_BIN") {
@@ -73,6 +75,14 @@ pub fn command<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
         .env_remove("SALLYPORT_CONFIG")
         .env("NO_COLOR", "1")
         .env("COLUMNS", "100");
+    command
+}
+
+/// The same as an ordinary user.
+pub fn command_of<S: AsRef<OsStr>>(user: &User, arguments: &[S]) -> Command {
+    let mut command = Command::new(user.program(&binary()));
+    command.args(arguments).stdin(Stdio::null());
+    user.dress(&mut command);
     command
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -12,7 +12,38 @@ use nix::unistd::Pid;
 use crate::cli;
 use crate::namespace::Namespace;
 use crate::topology::DNS;
+use crate::user::User;
 use crate::wait::eventually;
+
+/// How it is started.
+#[derive(Clone, Debug, Default)]
+pub struct Launch {
+    /// Whose it is; root's where nobody is named.
+    pub user: Option<User>,
+    /// Further arguments.
+    pub options: Vec<String>,
+    /// Whether its kernel has no nf_tables, as far as it can see.
+    pub without_firewall: bool,
+}
+
+/// Executes a command on a kernel that has no `nf_tables`, as far as the command can see.
+pub const WITHOUT_FIREWALL: &str = "
+import ctypes, os, platform, struct, sys
+number = {'x86_64': 41, 'aarch64': 198}[platform.machine()]
+AF_NETLINK, NETLINK_NETFILTER, EPROTONOSUPPORT = 16, 12, 93
+op = lambda code, yes, no, k: struct.pack('HBBI', code, yes, no, k)
+program = b''.join([
+    op(0x20, 0, 0, 0), op(0x15, 0, 5, number),
+    op(0x20, 0, 0, 16), op(0x15, 0, 3, AF_NETLINK),
+    op(0x20, 0, 0, 32), op(0x15, 0, 1, NETLINK_NETFILTER),
+    op(0x06, 0, 0, 0x00050000 | EPROTONOSUPPORT), op(0x06, 0, 0, 0x7fff0000)])
+buffer = ctypes.create_string_buffer(program)
+libc = ctypes.CDLL(None, use_errno=True)
+PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
+filters = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', 8, ctypes.addressof(buffer)))
+assert libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filters, 0, 0) == 0, ctypes.get_errno()
+os.execv(sys.argv[1], sys.argv[1:])
+";
 
 /// A gateway child and where its things are.
 #[derive(Debug)]
@@ -20,18 +51,31 @@ pub struct Gateway {
     directory: PathBuf,
     name: String,
     uplink: Namespace,
+    launch: Launch,
     child: Option<Child>,
 }
 
 impl Gateway {
     /// Writes the configuration and starts it; returns once its control socket answers.
-    pub fn start(uplink: &Namespace, directory: &Path, name: &str, extra: &str) -> Self {
+    pub fn start(
+        uplink: &Namespace,
+        directory: &Path,
+        name: &str,
+        (extra, launch): (&str, Launch),
+    ) -> Self {
         let config = config_text(directory, name, extra);
         std::fs::write(directory.join("config.yml"), config).expect("write config");
+        for folder in ["", "run", "state"] {
+            launch
+                .user
+                .iter()
+                .for_each(|user| user.own(&directory.join(folder)));
+        }
         let mut gateway = Self {
             directory: directory.to_owned(),
             name: name.to_owned(),
             uplink: uplink.clone(),
+            launch,
             child: None,
         };
         gateway.launch();
@@ -60,7 +104,15 @@ impl Gateway {
 
     /// Its namespace, as the path that it mounted.
     pub fn namespace(&self) -> Namespace {
-        let path = Path::new("/run/netns").join(&self.name);
+        let path = match (&self.launch.user, self.pid()) {
+            // mounted where the user's Podman has its mounts, and seen through a process there
+            (Some(_), Some(pid)) => PathBuf::from(format!(
+                "/proc/{pid}/root{}/run/netns/{}",
+                self.directory.display(),
+                self.name
+            )),
+            _ => Path::new("/run/netns").join(&self.name),
+        };
         Namespace::open("gateway", &path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
     }
 
@@ -77,8 +129,21 @@ impl Gateway {
     /// Starts it (again) and waits until its control socket answers.
     pub fn launch(&mut self) {
         let config = self.config();
-        let mut command =
-            cli::command(&["gateway".as_ref(), "--config".as_ref(), config.as_os_str()]);
+        let mut arguments = vec!["gateway".into(), "--config".into(), config.into_os_string()];
+        arguments.extend(self.launch.options.iter().map(Into::into));
+        let mut command = match &self.launch.user {
+            Some(user) => cli::command_of(user, &arguments),
+            None if self.launch.without_firewall => {
+                let mut command = Command::new("python3");
+                command
+                    .args(["-c", WITHOUT_FIREWALL])
+                    .arg(cli::binary())
+                    .args(&arguments)
+                    .stdin(Stdio::null());
+                command
+            }
+            None => cli::command(&arguments),
+        };
         let log = File::options()
             .create(true)
             .append(true)

@@ -1,19 +1,21 @@
 //! One lab: namespaces, origins, capture and a gateway (or the plain forwarder in its place).
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
 use crate::capture::Capture;
 use crate::cli::{self, Said};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, Launch};
 use crate::namespace::Namespace;
 use crate::origin::Origins;
 use crate::plain::Plain;
 use crate::sandbox::Sandbox;
 use crate::tls::Authority;
 use crate::topology::{OTHER4, OTHER6, PUBLIC4, PUBLIC6, Topology, ip};
+use crate::user::User;
 
 /// What stands between sandboxes and the internet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,9 +40,31 @@ pub struct Builder {
     config: String,
     gateway_only: bool,
     names_only: bool,
+    launch: Launch,
 }
 
 impl Builder {
+    /// Gateway and command line belong to an ordinary user.
+    #[must_use]
+    pub fn user(mut self, user: User) -> Self {
+        self.launch.user = Some(user);
+        self
+    }
+
+    /// The gateway is started with one more argument.
+    #[must_use]
+    pub fn option(mut self, argument: &str) -> Self {
+        self.launch.options.push(argument.to_owned());
+        self
+    }
+
+    /// The gateway's kernel has no firewall, as far as the gateway can see.
+    #[must_use]
+    pub fn without_firewall(mut self) -> Self {
+        self.launch.without_firewall = true;
+        self
+    }
+
     /// Adds lines to the `gateway` section of the configuration.
     #[must_use]
     pub fn config(mut self, lines: &str) -> Self {
@@ -83,7 +107,7 @@ impl Builder {
                 &topology.uplink,
                 &directory,
                 &name,
-                &self.config,
+                (&self.config, self.launch.clone()),
             )))
         };
         Lab {
@@ -93,6 +117,7 @@ impl Builder {
             topology,
             authority,
             directory,
+            user: self.launch.user,
             sandboxes: AtomicU32::new(0),
         }
     }
@@ -123,6 +148,7 @@ pub struct Lab {
     /// Signs the TLS origins.
     pub authority: Authority,
     directory: PathBuf,
+    user: Option<User>,
     sandboxes: AtomicU32,
 }
 
@@ -175,7 +201,16 @@ impl Lab {
         // before `--`, so that it belongs to sallyport and not to a command
         let at = all.iter().position(|a| *a == "--").unwrap_or(all.len());
         all.splice(at..at, ["--config", config.as_str()]);
-        self.topology.uplink.run(|| cli::sallyport(&all))
+        let output = self.topology.uplink.run(|| self.command(&all).output());
+        output.expect("start sallyport").into()
+    }
+
+    /// A command line of the binary, of this lab's user.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        match &self.user {
+            None => cli::command(arguments),
+            Some(user) => cli::command_of(user, arguments),
+        }
     }
 
     /// A new sandbox under a policy text (or the name of a preset).

@@ -34,8 +34,10 @@ mod sandbox;
 mod sweep;
 pub mod tls;
 pub mod topology;
+pub mod user;
 pub mod wait;
 
 pub use lab::{Builder, Lab, Mode};
 pub use probe::{Leak, denied};
 pub use sandbox::Sandbox;
+pub use user::User;

@@ -1,5 +1,6 @@
 //! `sallyport gateway`: the role itself, and what it has loaded into the kernel.
 
+use ::gateway::ordinary;
 use clap::{Args, Subcommand};
 
 use super::{Shared, roles, wait};
@@ -7,7 +8,8 @@ use crate::exit::{Failure, Outcome, Verdict};
 use crate::show::{self, Format};
 
 const HELP: &str = "\
-Needs root, or CAP_NET_ADMIN, SYS_ADMIN, NET_RAW and NET_BIND_SERVICE. Runs until it is told to stop (SIGTERM): live
+Needs root, or CAP_NET_ADMIN, SYS_ADMIN, NET_RAW and NET_BIND_SERVICE; started by an ordinary user it goes on in the
+user namespace of that user's rootless Podman. Runs until it is told to stop (SIGTERM): live
 sandboxes keep their links and lose their way out until it is back.
 
 Examples:
@@ -21,30 +23,56 @@ pub struct Arguments {
     /// Only check the configuration
     #[arg(long)]
     check: bool,
+    #[command(flatten)]
+    open: OpenNetworks,
     #[command(subcommand)]
     verb: Option<Verb>,
+}
+
+/// The second switch of `egress_filter: off`: a file alone opens nothing.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct OpenNetworks {
+    /// With `gateway.egress_filter: off`: yes, private networks and this machine are to be open to internet sandboxes
+    #[arg(long)]
+    pub i_accept_open_networks: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Print the kernel rules of the running gateway as text
     Rules,
+    /// Take away what a stopped gateway left, except its record
+    #[command(hide = true)]
+    Clear,
 }
 
 pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
     match arguments.verb {
         Some(Verb::Rules) => rules(shared),
+        Some(Verb::Clear) => {
+            enter()?;
+            ::gateway::appliance::uninstall(&shared.load()?.gateway)
+                .map_err(|error| Failure::from_error(&error))?;
+            Ok(Outcome::Good)
+        }
         None if arguments.check => super::config::check(shared),
         None => {
-            let config = shared.load()?.gateway;
+            enter()?;
+            let mut config = shared.load()?.gateway;
+            config.open_networks_accepted = arguments.open.i_accept_open_networks;
             roles::until_told(|stop| async move {
                 let told = async move { stop.cancelled().await };
-                gateway::appliance::run(config, told)
+                ::gateway::appliance::run(config, told)
                     .await
-                    .map_err(|error| Failure::from_error(&error))
+                    .map_err(|error| Failure::from_error(&error).hint(error.hint()))
             })
         }
     }
+}
+
+/// An ordinary user's gateway lives in the user namespace of the user's engine; the same process goes on there.
+pub fn enter() -> Result<(), Failure> {
+    ordinary::enter().map_err(|error| Failure::from_error(&error).hint(error.hint()))
 }
 
 fn rules(shared: &Shared) -> Verdict {

@@ -35,6 +35,8 @@ pub struct Arguments {
     /// Only check the configuration
     #[arg(long)]
     check: bool,
+    #[command(flatten)]
+    open: super::gateway::OpenNetworks,
 }
 
 pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
@@ -45,6 +47,7 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
     shared.load()?;
     wait(async {
         let (mut gateway, mut runner) = (Role::new("gateway", shared), Role::new("runner", shared));
+        gateway.accepts = arguments.open.i_accept_open_networks;
         let (mut terminate, mut interrupt) = (
             signal(SignalKind::terminate())?,
             signal(SignalKind::interrupt())?,
@@ -70,6 +73,8 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
 struct Role {
     name: &'static str,
     config: Option<std::path::PathBuf>,
+    /// Whether it is told that open networks are accepted.
+    accepts: bool,
     child: Option<Child>,
     started: Instant,
     pause: Duration,
@@ -81,6 +86,7 @@ impl Role {
         Self {
             name,
             config,
+            accepts: false,
             child: None,
             started: Instant::now(),
             pause: Duration::ZERO,
@@ -92,6 +98,9 @@ impl Role {
         command.arg(self.name).stdin(Stdio::null()).process_group(0);
         if let Some(config) = &self.config {
             command.arg("--config").arg(config);
+        }
+        if self.accepts {
+            command.arg("--i-accept-open-networks");
         }
         let child = command
             .spawn()

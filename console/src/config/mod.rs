@@ -37,11 +37,13 @@ pub enum ConfigFile {
 impl ConfigFile {
     /// The named file, else the usual one if it exists, else the defaults.
     pub fn find(named: Option<&Path>) -> Self {
-        match named {
-            Some(path) => Self::At(path.to_owned()),
-            None if Path::new(DEFAULT_FILE).exists() => Self::At(DEFAULT_FILE.into()),
-            None => Self::BuiltIn,
+        if let Some(path) = named {
+            return Self::At(path.to_owned());
         }
+        let own = ::gateway::ordinary::folders().map(|own| own.config);
+        let usual = own.into_iter().chain([PathBuf::from(DEFAULT_FILE)]);
+        let there = usual.into_iter().find(|path| path.exists());
+        there.map_or(Self::BuiltIn, Self::At)
     }
 
     /// Its path, if it is a file.

@@ -13,13 +13,13 @@ use super::book::Fixed;
 use super::lock::Locks;
 use super::tend::Floors;
 use super::{Appliance, BuildError};
-use crate::config::{GatewayConfig, Resolvers, Uplink};
+use crate::config::{EgressFilter, GatewayConfig, Resolvers, Uplink};
 use crate::context::Context;
 use crate::control::server;
 use crate::control::verbs::Verbs;
 use crate::kernel::icmp::Errors;
 use crate::kernel::sessions::UdpDoor;
-use crate::kernel::{self, Doors, Enforcer, KernelError, Monitor, Ns, NsId, Queue};
+use crate::kernel::{self, Doors, Enforcer, KernelError, Monitor, Ns, NsId, Queue, netns};
 use crate::limits::Ceilings;
 use crate::metrics;
 use crate::network::Networks;
@@ -46,16 +46,12 @@ pub const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// Binds everything and runs nothing. Needs the runtime's context.
 pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
+    accepted(&config)?;
     let locks = Locks::take(&config)?;
     let instance = instance(&config)?;
     let pools = pools(&config, &instance);
     let journal = Arc::new(Journal::open(config.journal.clone())?);
-    // Above every number of an earlier life: flows do not begin a million times a second.
-    FlowTable::start_ids_at(
-        u64::try_from(crate::context::now_ms())
-            .unwrap_or(0)
-            .saturating_mul(1000),
-    );
+    begin_ids();
     let enforcer = Enforcer::open(kernel(&config, &pools))?;
     let (follower, view) = Follower::open(Ns::from_fd(own_namespace()?)?)?;
     let fixed = Fixed::new(&pools, &config);
@@ -88,7 +84,8 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         book,
     }));
     let notes = notes(&enforcer);
-    let posture = Arc::new(Posture::new(enforcer.clone(), journal, opening, notes));
+    let posture = Posture::new(enforcer.clone(), journal, opening, notes);
+    let posture = Arc::new(posture.with_filter(config.egress_filter));
     uplink_is_meant(&config, &posture)?;
     let floors = Floors::begin(&registry, &posture)?;
     let doors = Doors::open(enforcer.ns(), enforcer.config().ports)?;
@@ -126,6 +123,20 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         floors,
         locks,
     })
+}
+
+/// Above every number of an earlier life: flows do not begin a million times a second.
+fn begin_ids() {
+    let now = u64::try_from(crate::context::now_ms()).unwrap_or(0);
+    FlowTable::start_ids_at(now.saturating_mul(1000));
+}
+
+/// What a file alone must not open.
+fn accepted(config: &GatewayConfig) -> Result<(), BuildError> {
+    if config.egress_filter == EgressFilter::Off && !config.open_networks_accepted {
+        return Err(BuildError::OpenNotAccepted);
+    }
+    Ok(())
 }
 
 fn control(config: &GatewayConfig) -> Result<tokio::net::UnixListener, BuildError> {
@@ -182,6 +193,7 @@ pub fn pools(config: &GatewayConfig, instance: &Instance) -> Pools {
 /// Settings of the kernel part.
 pub fn kernel(config: &GatewayConfig, pools: &Pools) -> kernel::Config {
     kernel::Config {
+        directory: config.namespaces(),
         name: config.namespace.clone(),
         limits: config.floods,
         ..kernel::Config::new(pools.service_v4(), pools.service_v6())
@@ -194,7 +206,9 @@ fn sources(config: &GatewayConfig) -> Result<Sources, BuildError> {
 }
 
 fn composer(config: &GatewayConfig, sources: &Sources) -> Composer {
-    Composer::new(config.floors.clone(), config.own.clone()).with_sources(sources.shelf().clone())
+    Composer::new(config.floors.clone(), config.own.clone())
+        .with_sources(sources.shelf().clone())
+        .with_filter(config.egress_filter)
 }
 
 fn own_namespace() -> Result<std::os::fd::OwnedFd, BuildError> {
@@ -249,7 +263,9 @@ fn uplink_is_meant(config: &GatewayConfig, posture: &Posture) -> Result<(), Buil
         source,
     };
     let here = NsId::current().map_err(read)?;
-    if config.uplink == Uplink::Host && NsId::of_init().map_err(read)? != here {
+    // An ordinary user may look at no process 1, but sees what only the machine's own namespace has.
+    let machines = NsId::of_init().map_or_else(|_| netns::is_machines(), |init| init == here);
+    if config.uplink == Uplink::Host && !machines {
         let text = "the gateway is not in the machine's network namespace";
         posture.hold("namespace", &Cause::new(text, "start it with host networking, or write `gateway.uplink: this` if this namespace is meant"));
     }

@@ -15,7 +15,6 @@ use rustix::fs::{FlockOperation, flock};
 use super::BuildError;
 use super::build::files;
 use crate::config::GatewayConfig;
-use crate::kernel::Config;
 use crate::kernel::netns;
 
 /// Everything that one gateway has to itself; held as long as it lives.
@@ -57,9 +56,8 @@ fn directory(path: &Path, mode: u32) -> Result<File, BuildError> {
 
 /// The namespace is its own lock, so that two configurations with different directories meet here too.
 fn namespace(config: &GatewayConfig) -> Result<File, BuildError> {
-    let directory = Config::DIRECTORY;
-    let file = netns::keep(Path::new(directory), &config.namespace)?;
-    exclusive(&file, &Path::new(directory).join(&config.namespace))?;
+    let file = netns::keep(&config.namespaces(), &config.namespace)?;
+    exclusive(&file, &config.namespace_path())?;
     Ok(file)
 }
 

@@ -27,7 +27,7 @@ use crate::control::server;
 use crate::control::verbs::Verbs;
 use crate::kernel::icmp::Errors;
 use crate::kernel::sessions::UdpDoor;
-use crate::kernel::{Doors, Enforcer, KernelError, Monitor};
+use crate::kernel::{Doors, Enforcer, KernelError, Monitor, Ns};
 use crate::listen::dns::DnsSettings;
 use crate::listen::{serve_broker, serve_gate, serve_proxy, serve_tcp, serve_udp};
 use crate::metrics;
@@ -48,6 +48,12 @@ pub enum BuildError {
     /// Another gateway has the same state, run directory, journal or namespace.
     #[error("another gateway uses {0}")]
     Locked(PathBuf),
+    /// The filter is off and nobody has accepted that.
+    #[error(
+        "`gateway.egress_filter: off` opens private networks and this machine to internet sandboxes, and whoever starts \
+         the gateway has not accepted that"
+    )]
+    OpenNotAccepted,
     /// A file or folder.
     #[error("{act}")]
     Files {
@@ -74,6 +80,9 @@ impl BuildError {
         match self {
             Self::Locked(_) => {
                 "stop it, or give this one its own `gateway.state_dir`, `gateway.run_dir` and `gateway.namespace`"
+            }
+            Self::OpenNotAccepted => {
+                "start it with `--i-accept-open-networks` as well (`sallyport up` takes it, too), or remove the setting"
             }
             Self::Files { .. } => "the gateway needs its state and run directories, and root",
             Self::Journal(_) => "`sallyport record verify` says what is wrong with the journal",
@@ -132,6 +141,10 @@ pub fn uninstall(config: &GatewayConfig) -> Result<(), BuildError> {
     let locks = lock::Locks::take(config)?;
     let pools = build::pools(config, &build::instance(config)?);
     Enforcer::open(build::kernel(config, &pools))?.remove()?;
+    if crate::ordinary::is_ordinary() {
+        // among the user's own things; `/run/netns` is everybody's
+        Ns::release(&config.namespaces())?;
+    }
     let files = |act: String| move |source| BuildError::Files { act, source };
     for path in [config.run_dir.join("networks"), config.control.clone()] {
         let removed = if path.is_dir() {

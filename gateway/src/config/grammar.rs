@@ -76,7 +76,7 @@ pub static GATEWAY: Shape = Shape {
         field(
             "egress_filter",
             Kind::Word(&["required", "auto", "off"]),
-            "What runs on a host without enforcement. Default required.",
+            "What runs on a host without enforcement, through a socket to the proxy: all but internet policies (required), all (auto). off: as auto, and private networks and the machine are open to internet policies; needs --i-accept-open-networks too. Default required.",
         ),
         field(
             "enforcement",

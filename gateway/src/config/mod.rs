@@ -18,6 +18,7 @@ use netpolicy::decide::OwnListeners;
 use netpolicy::document::tree::{self, Node};
 use netpolicy::document::{Mistake, Mistakes, json_schema, shape};
 
+use crate::ordinary;
 use crate::policy::FloorFiles;
 use crate::record::JournalConfig;
 use crate::resolve::Upstreams;
@@ -31,6 +32,18 @@ pub enum Uplink {
     Host,
     /// The one that the gateway was started in, whatever it is.
     This,
+}
+
+/// What runs where the kernel part cannot exist, and whether private networks are closed at all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum EgressFilter {
+    /// Internet policies need it; other networks go on without it, through a socket to the proxy.
+    #[default]
+    Required,
+    /// Every network goes on without it, through a socket to the proxy.
+    Auto,
+    /// As `Auto`, and private networks and the machine are open to internet policies. Needs a second switch.
+    Off,
 }
 
 /// Which servers answer look-ups.
@@ -105,6 +118,10 @@ pub struct GatewayConfig {
     pub metadata: Vec<IpNet>,
     /// Uplink.
     pub uplink: Uplink,
+    /// What runs without enforcement.
+    pub egress_filter: EgressFilter,
+    /// Whether whoever started it has accepted what [`EgressFilter::Off`] opens; no file can say so.
+    pub open_networks_accepted: bool,
     /// Floors.
     pub floors: FloorFiles,
     /// Users of the control socket.
@@ -125,12 +142,15 @@ pub struct GatewayConfig {
 
 impl Default for GatewayConfig {
     fn default() -> Self {
-        let state_dir = PathBuf::from("/var/lib/sallyport");
+        let (state_dir, run_dir) = ordinary::folders().map_or_else(
+            || ("/var/lib/sallyport".into(), "/run/sallyport".into()),
+            |own| (own.state, own.run),
+        );
         Self {
             // Where `ip netns` looks, so that an operator can enter it by a name that says what it is.
             namespace: "sallyport".to_owned(),
-            control: "/run/sallyport/control.sock".into(),
-            run_dir: "/run/sallyport".into(),
+            control: run_dir.join("control.sock"),
+            run_dir,
             pools: PoolsConfig {
                 // RFC 2544 benchmarking space: nobody routes it, so it collides with no LAN and no VPN.
                 sandboxes: net4([198, 18, 0, 0]),
@@ -142,6 +162,8 @@ impl Default for GatewayConfig {
             local_networks: Vec::new(),
             metadata: Vec::new(),
             uplink: Uplink::Host,
+            egress_filter: EgressFilter::Required,
+            open_networks_accepted: false,
             floors: FloorFiles::default(),
             control_users: ControlUsers::default(),
             sources: Vec::new(),
@@ -170,6 +192,21 @@ impl GatewayConfig {
             state_dir: state_dir.to_owned(),
             ..Self::default()
         }
+    }
+
+    /// Where its namespace is kept: where `ip netns` looks, or among an ordinary user's own things, which root alone may
+    /// put there.
+    pub fn namespaces(&self) -> PathBuf {
+        if ordinary::is_ordinary() {
+            self.run_dir.join("netns")
+        } else {
+            crate::kernel::Config::DIRECTORY.into()
+        }
+    }
+
+    /// The file that keeps its namespace.
+    pub fn namespace_path(&self) -> PathBuf {
+        self.namespaces().join(&self.namespace)
     }
 
     /// Reads the `gateway` section of a configuration file; `None` if there were mistakes (they are noted).

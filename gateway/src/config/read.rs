@@ -12,7 +12,9 @@ use netpolicy::document::tree::{Node, Value};
 use netpolicy::document::values::size;
 use netpolicy::name::{Authority, Host, Name};
 
-use super::{ControlUsers, GatewayConfig, Management, PoolsConfig, Resolvers, Uplink};
+use super::{
+    ControlUsers, EgressFilter, GatewayConfig, Management, PoolsConfig, Resolvers, Uplink,
+};
 use crate::record::JournalConfig;
 use crate::record::syslog::{self, Target};
 use crate::resolve::Upstreams;
@@ -74,6 +76,12 @@ pub fn config(section: &Node, mistakes: &mut Mistakes) -> GatewayConfig {
         } else {
             Uplink::Host
         },
+        egress_filter: match section.field("egress_filter").and_then(Node::scalar) {
+            Some("auto") => EgressFilter::Auto,
+            Some("off") => EgressFilter::Off,
+            _ => EgressFilter::Required,
+        },
+        open_networks_accepted: false,
         floors: crate::policy::FloorFiles {
             instance: path("instance_floor"),
             workspaces: path("workspace_floors"),
@@ -119,8 +127,8 @@ fn own<'a>(section: &'a Node, key: &str) -> &'a [Node] {
 /// Settings that are understood and that nothing enforces yet.
 fn not_enforced_yet(section: &Node, mistakes: &mut Mistakes) {
     for (key, words, instead) in [
-        ("egress_filter", &["auto", "off"][..], "required"),
-        ("enforcement", &["iptables"], "nftables"),
+        ("egress_filter", ["auto"], "required"),
+        ("enforcement", ["iptables"], "nftables"),
     ] {
         if let Some(node) = section.field(key)
             && let Some(word) = node.scalar().filter(|said| words.contains(said))

@@ -61,6 +61,12 @@ impl NsId {
     }
 }
 
+/// Whether the calling thread is in the machine's own namespace, told by a setting that no other one shows
+/// (`net_core_table` of net/core/sysctl_net_core.c). For who may not look at process 1.
+pub fn is_machines() -> bool {
+    Path::new("/proc/sys/net/core/dev_weight").exists()
+}
+
 /// `PF_KTHREAD` in the flags of `/proc/PID/stat`, which no program can give itself.
 fn is_kernel_thread(pid: u32) -> bool {
     const PF_KTHREAD: u64 = 0x0020_0000;
@@ -149,6 +155,14 @@ impl Ns {
         Self::from_fd(file.into())
     }
 
+    /// Takes the mount over a directory of nobody else's away, that making namespaces in it has put there.
+    pub fn release(directory: &Path) -> Result<(), KernelError> {
+        match umount2(directory, MntFlags::MNT_DETACH) {
+            Ok(()) | Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOENT) => Ok(()),
+            Err(error) => Err(error).act(format!("unmounting {}", directory.display())),
+        }
+    }
+
     /// Takes the name away. The namespace itself ends with its last socket and descriptor.
     pub fn unlink(directory: &Path, name: &str) -> Result<(), KernelError> {
         let path = persistent_path(directory, name)?;
@@ -198,8 +212,12 @@ impl Ns {
             .fd
             .try_clone()
             .act("duplicating a namespace descriptor")?;
+        let id = self.id;
         on_thread(move || {
-            setns(fd, CloneFlags::CLONE_NEWNET).act("entering a network namespace")?;
+            // An ordinary user's gateway may not enter the machine's namespace, and it is there already.
+            if NsId::current().act("reading the identity of a namespace")? != id {
+                setns(fd, CloneFlags::CLONE_NEWNET).act("entering a network namespace")?;
+            }
             inside()
         })
         .act("starting a thread")?

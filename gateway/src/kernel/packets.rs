@@ -15,6 +15,7 @@ use nix::sys::socket::{
 use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
 
+use super::buffers;
 use super::error::{Act, KernelError};
 use super::netns::Ns;
 
@@ -62,7 +63,7 @@ impl Tap {
             // Protocol 0: receives nothing until it is bound to the one link.
             let kind = Type::RAW.nonblocking().cloexec();
             let socket = Socket::new(Domain::PACKET, kind, Some(Protocol::from(0))).act(act())?;
-            setsockopt(&socket, sockopt::RcvBufForce, &BUFFER).act(act())?;
+            buffers::receive(&socket, BUFFER).act(act())?;
             setsockopt(&socket, sockopt::ReceiveTimestampns, &true).act(act())?;
             socket.bind(&address(index).act(act())?).act(act())?;
             Ok(Self {

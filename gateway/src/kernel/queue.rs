@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use netlink_sys::{Socket, SocketAddr as NetlinkAddress};
 use netpolicy::ruleset::FlowMark;
-use nix::sys::socket::{setsockopt, sockopt};
 
+use super::buffers;
 use super::error::{Act, KernelError};
 use super::netns::Ns;
 use super::sessions::{BATCH, empty_heads, no_parts, receive_many};
@@ -120,8 +120,7 @@ impl Queue {
     /// which packet is dropped. EPERM also means that another process reads it.
     pub fn open(ns: &Ns, number: u16, length: u32) -> Result<Self, KernelError> {
         let socket = ns.run(|| wire::netfilter_socket().act("opening the queue socket"))?;
-        setsockopt(&socket, sockopt::RcvBufForce, &BUFFER)
-            .act("enlarging the queue socket's buffer")?;
+        buffers::receive(&socket, BUFFER).act("enlarging the queue socket's buffer")?;
         socket
             .set_no_enobufs(true)
             .act("configuring the queue socket")?;

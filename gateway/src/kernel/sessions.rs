@@ -13,8 +13,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use netpolicy::ruleset::Ports;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 
+use super::buffers;
 use super::error::{Act, KernelError};
 use super::icmp::Trouble;
 use super::netns::Ns;
@@ -74,7 +75,7 @@ impl UdpDoor {
         for (level, name) in options {
             set(socket.as_raw_fd(), level, name, 1).act(act())?;
         }
-        force_receive_buffer(&socket, 8 << 20).act(act())?;
+        buffers::receive(&socket, 8 << 20).act(act())?;
         Ok(Self {
             socket: socket.into(),
             cutting,
@@ -101,7 +102,7 @@ pub fn reply_socket(
         socket.bind_device(Some(link.as_bytes())).act(act())?;
         socket.bind(&destination.into()).act(act())?;
         socket.connect(&source.into()).act(act())?;
-        force_receive_buffer(&socket, RECEIVE_BUFFER).act(act())?;
+        buffers::receive(&socket, RECEIVE_BUFFER).act(act())?;
         joined(socket.as_raw_fd());
         Ok(socket.into())
     })
@@ -129,7 +130,7 @@ pub fn tune_upstream(socket: &UdpSocket, cutting: Cutting) -> io::Result<()> {
         set(fd, libc::SOL_IPV6, libc::IPV6_RECVERR, 1)?;
     }
     // where the gateway may not go beyond the system's limit, that limit has to do
-    let _ = force_receive_buffer(&SockRef::from(socket), RECEIVE_BUFFER);
+    let _ = buffers::receive(socket, RECEIVE_BUFFER);
     joined(fd);
     Ok(())
 }
@@ -188,11 +189,6 @@ pub fn path_mtu(socket: BorrowedFd<'_>, v4: bool) -> Option<u32> {
         )
     };
     (result == 0).then(|| u32::try_from(value).ok()).flatten()
-}
-
-fn force_receive_buffer(socket: &Socket, bytes: usize) -> io::Result<()> {
-    nix::sys::socket::setsockopt(socket, nix::sys::socket::sockopt::RcvBufForce, &bytes)?;
-    Ok(())
 }
 
 fn set(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {

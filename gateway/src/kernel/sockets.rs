@@ -14,6 +14,7 @@ use netpolicy::ruleset::Ports;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
+use super::buffers;
 use super::datagrams::DatagramDoor;
 use super::error::{Act, KernelError};
 use super::netns::Ns;
@@ -128,7 +129,7 @@ fn datagrams(domain: Domain, port: u16) -> Result<DatagramDoor, KernelError> {
     } else {
         setsockopt(&socket, sockopt::Ipv6OrigDstAddr, &true).act(act())?;
     }
-    setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20)).act(act())?;
+    buffers::receive(&socket, 8 << 20).act(act())?;
     Ok(DatagramDoor::new(socket.into()))
 }
 

@@ -27,6 +27,12 @@ const CLOEXEC: libc::c_uint = 1;
 impl Steering {
     /// Mounts sysfs for the namespace of the calling thread, attached nowhere.
     pub fn here() -> Result<Self, KernelError> {
+        if crate::ordinary::in_user_namespace() {
+            // the files are there, and only root of the machine may write them
+            return Err(KernelError::Unusable(
+                "packet steering cannot be set in a user namespace",
+            ));
+        }
         let sysfs = detached(c"sysfs").act("mounting sysfs for the gateway namespace")?;
         let cpus = fs::read_to_string("/sys/devices/system/cpu/possible")
             .act("reading the list of CPUs")?;

@@ -19,6 +19,7 @@ use netpolicy::document::{self, Mistake};
 use netpolicy::ids::{NetworkId, PolicyHash};
 use netpolicy::policy::{Place, Policy};
 
+use crate::config::EgressFilter;
 use crate::control::PolicySource;
 use crate::source::Shelf;
 use crate::source::shelf::ShelfError;
@@ -85,6 +86,7 @@ pub struct Composer {
     floors: ArcSwapOption<Floors>,
     own: Arc<OwnListeners>,
     sources: Shelf,
+    filter: EgressFilter,
 }
 
 impl Composer {
@@ -95,7 +97,15 @@ impl Composer {
             floors: ArcSwapOption::empty(),
             own: Arc::new(own),
             sources: Shelf::default(),
+            filter: EgressFilter::default(),
         }
+    }
+
+    /// Under what the operator said of the egress filter.
+    #[must_use]
+    pub fn with_filter(mut self, filter: EgressFilter) -> Self {
+        self.filter = filter;
+        self
     }
 
     /// With policies and floors of these sources.
@@ -148,6 +158,9 @@ impl Composer {
         let mut layers: Vec<Layer> = floors.of(workspace).cloned().collect();
         layers.extend(self.sources.floors(workspace)?);
         layers.push(Layer::new(LayerKind::Job, job.clone()));
+        if self.filter == EgressFilter::Off {
+            layers = layers.into_iter().map(Layer::turned_off).collect();
+        }
         let snapshot = Snapshot::of(layers, book, self.own.clone());
         let unenforced: Vec<_> = snapshot.unenforced().cloned().collect();
         if !unenforced.is_empty() {

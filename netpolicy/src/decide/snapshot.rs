@@ -13,7 +13,7 @@ use super::index::{Ancestors, RuleIndex};
 use crate::addr::AddressBook;
 use crate::ids::{PolicyHash, UnixSeconds};
 use crate::name::Name;
-use crate::policy::{Limits, NamesMode, Place, Policy};
+use crate::policy::{Limits, NamesMode, NetworkMode, Place, Policy};
 
 /// Which of the layers that only narrow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -79,6 +79,19 @@ impl Layer {
             policy,
             index: Arc::new(index),
         }
+    }
+
+    /// The same layer where an operator has turned the egress filter off (`gateway.egress_filter: off`): private networks
+    /// and the host are open to policies with `network: internet`. Everything else stays closed.
+    #[must_use]
+    pub fn turned_off(mut self) -> Self {
+        if self.policy.network == NetworkMode::Internet && !self.policy.private {
+            self.policy = Arc::new(Policy {
+                private: true,
+                ..Policy::clone(&self.policy)
+            });
+        }
+        self
     }
 
     /// Where it stands.

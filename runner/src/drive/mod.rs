@@ -24,7 +24,9 @@ use crate::output::Meter;
 use crate::pod::{Pod, PodError};
 use crate::run::{EndReason, Event, Failure, RunId, Started};
 use crate::runs::{Ends, Reserved, RunState, RunView};
-use crate::sandbox::{Exit, ImageFacts, Isolation, SandboxError, SandboxId, WorkloadSpec};
+use crate::sandbox::{
+    Exit, ImageFacts, Isolation, Prepared, SandboxError, SandboxId, WorkloadSpec,
+};
 use crate::summary::Summary;
 
 /// The guest's own deadline comes this much after ours: it is for when everything of ours is gone.
@@ -312,7 +314,7 @@ async fn live(
         deadline_seconds: plan.job.timeout_seconds.saturating_add(INIT_GRACE_SECONDS),
         files: pod.files.clone(),
     };
-    let id = backend
+    let Prepared { id, unlimited } = backend
         .prepare(&spec)
         .await
         .map_err(|e| failure("engine", &e))?;
@@ -330,6 +332,7 @@ async fn live(
         isolation: plan.isolation,
         engine: backend.facts().name.clone(),
         image: plan.image.id.clone(),
+        notes: notes(&unlimited),
     };
     let _ = events.send(Event::Started(started)).await;
     let output = backend
@@ -349,6 +352,18 @@ async fn live(
     }
     .until_end(output, timeout)
     .await
+}
+
+/// What holds less than was asked for, for people.
+fn notes(unlimited: &[&str]) -> Vec<String> {
+    let lacking = (!unlimited.is_empty()).then(|| {
+        format!(
+            "this engine does not limit {}: one run may take all that its user has (rootless engines need control groups \
+             of version 2, delegated to the user)",
+            unlimited.join(", ")
+        )
+    });
+    lacking.into_iter().collect()
 }
 
 /// The undo stack, in reverse. The network goes only after the last process of the workload.

@@ -120,7 +120,8 @@ async fn ask(
     let id = backend
         .prepare(&spec(runner, plan, pod))
         .await
-        .map_err(|e| failure("engine", &e))?;
+        .map_err(|e| failure("engine", &e))?
+        .id;
     let cancelled = || {
         Failure::new(
             "cancelled",

@@ -25,7 +25,7 @@ use crate::records::Records;
 use crate::run::{EndReason, Event};
 use crate::runs::{Ends, Runs};
 use crate::sandbox::{
-    Asked, Backend, Chunk, Exit, Facts, HolderSpec, ImageFacts, Isolation, Output, Owned,
+    Asked, Backend, Chunk, Exit, Facts, HolderSpec, ImageFacts, Isolation, Output, Owned, Prepared,
     SandboxError, SandboxId, WorkloadSpec,
 };
 
@@ -112,9 +112,14 @@ impl Backend for Fake {
         })
     }
 
-    fn prepare<'a>(&'a self, _spec: &'a WorkloadSpec) -> Asked<'a, SandboxId> {
+    fn prepare<'a>(&'a self, _spec: &'a WorkloadSpec) -> Asked<'a, Prepared> {
         self.note("prepare");
-        Box::pin(async { Ok(SandboxId("workload".to_owned())) })
+        Box::pin(async {
+            Ok(Prepared {
+                id: SandboxId("workload".to_owned()),
+                unlimited: Vec::new(),
+            })
+        })
     }
 
     fn start<'a>(&'a self, _id: &'a SandboxId) -> Asked<'a, Output> {

@@ -150,6 +150,15 @@ pub struct ImageFacts {
     pub volumes: Vec<String>,
 }
 
+/// A prepared workload.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Prepared {
+    /// Its identity.
+    pub id: SandboxId,
+    /// Limits that were asked for and that the engine says it does not hold, as people call them.
+    pub unlimited: Vec<&'static str>,
+}
+
 /// A piece of output.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Chunk {
@@ -200,6 +209,14 @@ pub enum SandboxError {
         /// Sockets that were tried.
         tried: String,
     },
+    /// The engine is not on this kernel.
+    #[error("{0}")]
+    Elsewhere(engine::elsewhere::Elsewhere),
+    /// Docker without root.
+    #[error(
+        "Docker in rootless mode keeps its containers in a user namespace that the gateway cannot be in"
+    )]
+    RootlessDocker,
     /// The engine refused or failed.
     #[error("{act}: {source}")]
     Engine {
@@ -249,8 +266,17 @@ impl SandboxError {
     /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
+            Self::NoEngine { .. } if gateway::ordinary::is_ordinary() => {
+                "start this user's Podman (`systemctl --user start podman.socket`, or `podman system service --time 0 &`), \
+                 or name the engine's socket in `runner.engine`"
+                    .to_owned()
+            }
             Self::NoEngine { .. } => {
                 "start Docker or Podman, or name the engine's socket in `runner.engine`".to_owned()
+            }
+            Self::Elsewhere(elsewhere) => elsewhere.hint().to_owned(),
+            Self::RootlessDocker => {
+                "use rootless Podman (`systemctl --user start podman.socket`), or Docker as root".to_owned()
             }
             Self::NoSuchImage(name) => {
                 format!(
@@ -290,7 +316,7 @@ pub trait Backend: Send + Sync + 'static {
     fn hold<'a>(&'a self, spec: &'a HolderSpec) -> Asked<'a, SandboxId>;
 
     /// Makes a workload and checks that it is in the holder's network namespace and in no other; starts nothing.
-    fn prepare<'a>(&'a self, spec: &'a WorkloadSpec) -> Asked<'a, SandboxId>;
+    fn prepare<'a>(&'a self, spec: &'a WorkloadSpec) -> Asked<'a, Prepared>;
 
     /// Starts a prepared workload and returns its output from the first byte.
     fn start<'a>(&'a self, id: &'a SandboxId) -> Asked<'a, Output>;

@@ -98,7 +98,7 @@ fn a_job_is_told_the_truth_about_every_destination_and_reaches_only_what_is_perm
     other.wait().expect("it ends");
 }
 
-at!(a_domain_policy_holds_whatever_root_in_the_sandbox_does: docker podman gvisor);
+at!(a_domain_policy_holds_whatever_root_in_the_sandbox_does: docker podman rootless gvisor);
 fn a_domain_policy_holds_whatever_root_in_the_sandbox_does(place: Place) {
     let world = World::on(place);
     let (frames, queries) = (world.lab.capture.mark(), world.lab.origins.queries.mark());

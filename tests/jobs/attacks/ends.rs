@@ -21,7 +21,7 @@ fn gone(world: &World) {
     assert_eq!(world.networks(), Vec::<serde_json::Value>::new());
 }
 
-at!(sbx_19_and_21_a_timeout_ends_everything_in_bounded_time: docker podman gvisor);
+at!(sbx_19_and_21_a_timeout_ends_everything_in_bounded_time: docker podman rootless gvisor);
 fn sbx_19_and_21_a_timeout_ends_everything_in_bounded_time(place: Place) {
     let world = World::on(place);
     let stubborn = [
@@ -53,7 +53,7 @@ fn sbx_19_and_21_a_timeout_ends_everything_in_bounded_time(place: Place) {
     gone(&world);
 }
 
-at!(sbx_19_what_a_command_leaves_behind_ends_with_it: docker podman gvisor);
+at!(sbx_19_what_a_command_leaves_behind_ends_with_it: docker podman rootless gvisor);
 fn sbx_19_what_a_command_leaves_behind_ends_with_it(place: Place) {
     let world = World::on(place);
     let begun = Instant::now();
@@ -157,7 +157,7 @@ fn sbx_31_stopping_finishing_and_timing_out_at_once_is_one_end() {
     }
 }
 
-at!(a_job_that_heeds_the_signal_ends_by_it_and_can_end_its_own_children: docker podman);
+at!(a_job_that_heeds_the_signal_ends_by_it_and_can_end_its_own_children: docker podman rootless);
 fn a_job_that_heeds_the_signal_ends_by_it_and_can_end_its_own_children(place: Place) {
     let world = World::on(place);
     // bash and Python leave the mask that they inherit alone

@@ -69,7 +69,7 @@ fn net_36_and_04_many_short_runs_leave_nothing() {
     assert_ne!(said.code, Some(0));
 }
 
-at!(sbx_30_after_a_kill_of_the_runner_its_runs_are_ended_within_a_minute_of_the_next_start: docker podman gvisor);
+at!(sbx_30_after_a_kill_of_the_runner_its_runs_are_ended_within_a_minute_of_the_next_start: docker podman rootless gvisor);
 fn sbx_30_after_a_kill_of_the_runner_its_runs_are_ended_within_a_minute_of_the_next_start(
     place: Place,
 ) {

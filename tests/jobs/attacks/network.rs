@@ -28,7 +28,7 @@ fn untouched(lab: &Lab, frames: usize) {
     assert!(!lab.capture.holds(frames, b"s3cr3t-"), "a secret left");
 }
 
-at!(net_49_50_13_dns_36_and_sbx_36_no_network_means_none_and_loopback_works: docker podman gvisor);
+at!(net_49_50_13_dns_36_and_sbx_36_no_network_means_none_and_loopback_works: docker podman rootless gvisor);
 fn net_49_50_13_dns_36_and_sbx_36_no_network_means_none_and_loopback_works(place: Place) {
     let world = World::on(place);
     let frames = world.lab.capture.mark();
@@ -97,7 +97,7 @@ fn net_49_50_13_dns_36_and_sbx_36_no_network_means_none_and_loopback_works(place
     assert_eq!(said.out, "200", "{said:?}");
 }
 
-at!(net_01_no_packet_precedes_the_policy: docker podman gvisor);
+at!(net_01_no_packet_precedes_the_policy: docker podman rootless gvisor);
 fn net_01_no_packet_precedes_the_policy(place: Place) {
     let world = World::on(place);
     let frames = world.lab.capture.mark();
@@ -219,7 +219,7 @@ fn indented(text: &str) -> String {
     text.lines().flat_map(|line| ["    ", line, "\n"]).collect()
 }
 
-at!(net_03_and_35_the_engine_gives_a_sandbox_no_second_network_and_never_starts_it_again: docker podman gvisor);
+at!(net_03_and_35_the_engine_gives_a_sandbox_no_second_network_and_never_starts_it_again: docker podman rootless gvisor);
 fn net_03_and_35_the_engine_gives_a_sandbox_no_second_network_and_never_starts_it_again(
     place: Place,
 ) {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 
-use lab::cli::{self, Said};
+use lab::cli::Said;
 use lab::wait;
 use lab::wait::{eventually, within};
 use nix::sys::signal::{Signal, kill};
@@ -59,8 +59,8 @@ impl World {
             .append(true)
             .open(self.lab.directory().join("runner.log"))
             .expect("log");
-        let mut command =
-            cli::command(&["runner".as_ref(), "--config".as_ref(), config.as_os_str()]);
+        let config = config.display().to_string();
+        let mut command = self.lab.command(&["runner", "--config", &config]);
         command.stdout(Stdio::null()).stderr(log);
         let mut child = self
             .lab
@@ -164,7 +164,7 @@ impl World {
             .to_string();
         let mut options = options.to_vec();
         options.extend(["--config", &config]);
-        let mut started = cli::command(&self.arguments(&options, command));
+        let mut started = self.lab.command(&self.arguments(&options, command));
         started.stdout(Stdio::piped()).stderr(Stdio::piped());
         self.lab
             .topology

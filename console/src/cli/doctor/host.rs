@@ -2,11 +2,28 @@
 
 use std::path::Path;
 
+use gateway::ordinary::{self, EnterError};
+
 use super::{Check, State};
 use crate::engine::Engine;
 
-pub fn checks() -> Vec<Check> {
-    let mut checks = vec![powers()];
+pub fn checks(entered: &Result<(), EnterError>) -> Vec<Check> {
+    let mut checks = match entered {
+        Err(error) => vec![Check::not(
+            "user namespace",
+            State::Wrong,
+            crate::exit::Failure::from_error(error).message,
+            error.hint(),
+        )],
+        Ok(()) if ordinary::is_ordinary() => vec![
+            Check::ok(
+                "user namespace",
+                "rootless Podman's: this user needs no root",
+            ),
+            powers(),
+        ],
+        Ok(()) => vec![powers()],
+    };
     checks.extend(super::kernel::checks());
     checks.extend([ipv6(), engine(), room()]);
     checks
@@ -82,6 +99,13 @@ fn engine() -> Check {
             "no container engine answers at its usual socket",
             fix,
         )
+    } else if let Some(elsewhere) = engines.iter().find_map(Engine::elsewhere) {
+        Check::not(
+            "engine",
+            State::Remark,
+            elsewhere.to_string(),
+            elsewhere.hint(),
+        )
     } else {
         Check::ok("engine", list.join(", "))
     }
@@ -91,12 +115,11 @@ fn engine() -> Check {
 const LITTLE_BYTES: u64 = 1 << 30;
 
 fn room() -> Check {
-    let path = ["/var/lib/sallyport", "/var/lib", "/"]
-        .iter()
-        .find(|p| Path::new(p).exists())
-        .copied()
-        .unwrap_or("/");
-    let Ok(stat) = nix::sys::statvfs::statvfs(path) else {
+    let usual = gateway::config::GatewayConfig::default().state_dir;
+    // where it will be made, if it is not there yet
+    let there = usual.ancestors().find(|path| path.exists());
+    let path = there.unwrap_or(Path::new("/")).display();
+    let Ok(stat) = nix::sys::statvfs::statvfs(there.unwrap_or(Path::new("/"))) else {
         return Check::not(
             "room",
             State::Unknown,

@@ -47,6 +47,7 @@ pub fn checks() -> Vec<Check> {
 /// Opens, enforces, verifies and takes away.
 fn attempt() -> Result<Queue, KernelError> {
     let config = Config {
+        directory: gateway::config::GatewayConfig::default().namespaces(),
         name: format!("sallyport-doctor-{}", std::process::id()),
         ..Config::new(SERVICE4, SERVICE6)
     };

@@ -27,7 +27,7 @@ pub fn find(config: &Config) -> Vec<Leftover> {
         answers(&config.runner.socket),
     );
     if !gateway {
-        let namespace = Path::new("/run/netns").join(&config.gateway.namespace);
+        let namespace = config.gateway.namespace_path();
         found.extend(namespace.exists().then_some(Leftover::Namespace(namespace)));
     }
     for (socket, alive) in [

@@ -78,7 +78,9 @@ impl Check {
 }
 
 pub fn perform(_arguments: &Arguments, shared: &Shared) -> Verdict {
-    let mut checks = host::checks();
+    // an ordinary user's checks are made where that user's gateway would be
+    let entered = ::gateway::ordinary::enter();
+    let mut checks = host::checks(&entered);
     match shared.load() {
         Ok(config) => {
             checks.push(configuration(shared));

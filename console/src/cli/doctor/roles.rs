@@ -21,14 +21,16 @@ pub fn checks(config: &Config) -> Vec<Check> {
                 Some(cause) => format!("{}: {cause}", posture.label),
                 None => posture.label.clone(),
             };
-            checks.push(if health.open {
-                Check::ok("posture", seen)
-            } else {
-                let fix = posture
-                    .hint
-                    .unwrap_or_else(|| "see the gateway's log".to_owned());
-                Check::not("posture", State::Wrong, seen, fix)
-            });
+            checks.push(
+                if health.open && posture.label == gateway::posture::BLOCKED {
+                    Check::ok("posture", seen)
+                } else {
+                    let fix = posture
+                        .hint
+                        .unwrap_or_else(|| "see the gateway's log".to_owned());
+                    Check::not("posture", State::Wrong, seen, fix)
+                },
+            );
             checks.extend(sources(&client));
             checks.extend(posture.notes.into_iter().map(|note| Check {
                 name: "posture",

@@ -183,6 +183,11 @@ fn tell(event: &Event, quiet: bool) -> Result<(), Failure> {
         Event::Preparing { step } if !quiet => {
             show::note(format_args!("sallyport: {}", show::clean(step)));
         }
+        Event::Started(started) if !quiet => {
+            for text in &started.notes {
+                show::note(format_args!("sallyport: note: {}", show::clean(text)));
+            }
+        }
         Event::Flows(flows) if !quiet => summary::print(flows),
         Event::Preparing { .. }
         | Event::Flows(_)

@@ -11,10 +11,10 @@ use netpolicy::ruleset::{
 };
 use nftnl::nftnl_sys as sys;
 use nftnl::{Batch, ChainType, FinalizedBatch, MsgType, Policy, ProtoFamily, Rule, Table};
-use nix::sys::socket::{setsockopt, sockopt};
 
 use super::ext::{Declaration, NamedCounter, Raw, RawSet};
 use super::lower::{Vm, lower};
+use crate::kernel::buffers;
 use crate::kernel::error::{Act, KernelError};
 use crate::kernel::lanes::{self, LaneChain};
 use crate::kernel::wire;
@@ -25,8 +25,8 @@ const BUFFER: usize = 32 << 20;
 /// Opens the socket that writes. Its port number tells our own changes from foreign ones.
 pub fn open() -> Result<Socket, KernelError> {
     let socket = wire::netfilter_socket().act("opening the rule socket")?;
-    setsockopt(&socket, sockopt::SndBufForce, &BUFFER).act("enlarging the rule socket's buffer")?;
-    setsockopt(&socket, sockopt::RcvBufForce, &BUFFER).act("enlarging the rule socket's buffer")?;
+    buffers::send(&socket, BUFFER).act("enlarging the rule socket's buffer")?;
+    buffers::receive(&socket, BUFFER).act("enlarging the rule socket's buffer")?;
     Ok(socket)
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bollard::Docker;
 use bollard::models::SystemInfo;
 
+use super::elsewhere::elsewhere;
 use crate::config::EngineChoice;
 use crate::sandbox::{Facts, Isolation, SandboxError};
 
@@ -51,7 +52,9 @@ pub struct Connected {
 
 /// Connects to the chosen engine.
 pub async fn connect(choice: &EngineChoice) -> Result<Connected, SandboxError> {
-    let candidates = candidates(choice, std::env::var("DOCKER_HOST").ok().as_deref());
+    let docker_host = std::env::var("DOCKER_HOST").ok();
+    let own = gateway::ordinary::podman_socket();
+    let candidates = candidates(choice, docker_host.as_deref(), own);
     for path in &candidates {
         if let Some(connected) = try_socket(path).await? {
             return Ok(connected);
@@ -63,17 +66,25 @@ pub async fn connect(choice: &EngineChoice) -> Result<Connected, SandboxError> {
     })
 }
 
-fn candidates(choice: &EngineChoice, docker_host: Option<&str>) -> Vec<PathBuf> {
-    let known = |sockets: &[&str]| sockets.iter().map(PathBuf::from).collect();
+/// `own` is an ordinary user's Podman, whose sandboxes are in reach of that user's gateway.
+fn candidates(
+    choice: &EngineChoice,
+    docker_host: Option<&str>,
+    own: Option<PathBuf>,
+) -> Vec<PathBuf> {
+    let known = |sockets: &[&str]| -> Vec<PathBuf> { sockets.iter().map(PathBuf::from).collect() };
     match choice {
         EngineChoice::Socket(path) => vec![path.clone()],
         EngineChoice::Docker => known(&DOCKER_SOCKETS),
-        EngineChoice::Podman => known(&PODMAN_SOCKETS),
-        EngineChoice::Auto => match docker_host {
+        EngineChoice::Podman => own.into_iter().chain(known(&PODMAN_SOCKETS)).collect(),
+        EngineChoice::Auto => {
             // Who set it meant it: another engine would be a surprise.
-            Some(host) => vec![host.strip_prefix("unix://").unwrap_or(host).into()],
-            None => known(&[&DOCKER_SOCKETS[..], &PODMAN_SOCKETS[..]].concat()),
-        },
+            if let Some(host) = docker_host {
+                return vec![host.strip_prefix("unix://").unwrap_or(host).into()];
+            }
+            let usual = known(&[&DOCKER_SOCKETS[..], &PODMAN_SOCKETS[..]].concat());
+            own.into_iter().chain(usual).collect()
+        }
     }
 }
 
@@ -100,6 +111,10 @@ async fn try_socket(path: &Path) -> Result<Option<Connected>, SandboxError> {
         .info()
         .await
         .map_err(|e| engine("asking what the engine can do", e))?;
+    let here = (info.operating_system.as_deref(), info.name.as_deref());
+    if let Some(elsewhere) = elsewhere(here.0, here.1, info.kernel_version.as_deref()) {
+        return Err(SandboxError::Elsewhere(elsewhere));
+    }
     let components = version.components.unwrap_or_default();
     let podman = components.iter().any(|c| c.name.contains("Podman"));
     let flavour = if podman {
@@ -108,6 +123,10 @@ async fn try_socket(path: &Path) -> Result<Option<Connected>, SandboxError> {
         Flavour::Docker
     };
     let name = if podman { "Podman" } else { "Docker" };
+    let rootless = is_rootless(&info);
+    if rootless && !podman {
+        return Err(SandboxError::RootlessDocker);
+    }
     let runtimes: Vec<String> = info
         .runtimes
         .clone()
@@ -143,6 +162,12 @@ async fn try_socket(path: &Path) -> Result<Option<Connected>, SandboxError> {
         hardened,
         gvisor,
     }))
+}
+
+/// Whether the engine runs without root, as it says itself.
+fn is_rootless(info: &SystemInfo) -> bool {
+    let options = info.security_options.as_deref().unwrap_or_default();
+    options.iter().any(|option| option.contains("rootless"))
 }
 
 /// The runtime to name for the class hardened, and whether the class exists at all.
@@ -213,16 +238,21 @@ mod tests {
 
     #[test]
     fn docker_host_decides_when_nothing_else_is_said() {
-        let auto = candidates(&EngineChoice::Auto, None);
+        let own = || Some(PathBuf::from("/run/user/7/podman/podman.sock"));
+        let auto = candidates(&EngineChoice::Auto, None, None);
         assert_eq!(auto.len(), 3);
         assert_eq!(
-            candidates(&EngineChoice::Auto, Some("unix:///x.sock")),
+            candidates(&EngineChoice::Auto, Some("unix:///x.sock"), own()),
             [PathBuf::from("/x.sock")]
         );
         assert_eq!(
-            candidates(&EngineChoice::Docker, Some("unix:///x.sock")).len(),
+            candidates(&EngineChoice::Docker, Some("unix:///x.sock"), own()).len(),
             2
         );
+        for choice in [EngineChoice::Auto, EngineChoice::Podman] {
+            let first = candidates(&choice, None, own()).first().cloned();
+            assert_eq!(first, own(), "{choice:?}");
+        }
     }
 
     #[test]

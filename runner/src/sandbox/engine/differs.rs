@@ -44,6 +44,21 @@ pub(super) fn difference(
     None
 }
 
+/// Limits that were asked for (all are, always) and that the engine keeps none of: a rootless Podman without delegated
+/// control groups ignores them without a word, and says so only here.
+pub(super) fn unlimited(made: &ContainerInspectResponse) -> Vec<&'static str> {
+    let host = made.host_config.clone().unwrap_or_default();
+    let none = |value: Option<i64>| value.is_none_or(|value| value <= 0);
+    [
+        ("memory", none(host.memory)),
+        ("processes", none(host.pids_limit)),
+        ("CPU", none(host.nano_cpus) && none(host.cpu_quota)),
+    ]
+    .into_iter()
+    .filter_map(|(what, lacks)| lacks.then_some(what))
+    .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use bollard::models::{EndpointSettings, HostConfig, NetworkSettings};
@@ -93,6 +108,25 @@ mod tests {
             }),
             ..ContainerInspectResponse::default()
         }
+    }
+
+    #[test]
+    fn limits_that_the_engine_dropped_are_told() {
+        let inspected = |memory, pids, cpus| ContainerInspectResponse {
+            host_config: Some(HostConfig {
+                memory: Some(memory),
+                pids_limit: Some(pids),
+                nano_cpus: Some(cpus),
+                ..HostConfig::default()
+            }),
+            ..ContainerInspectResponse::default()
+        };
+        assert!(unlimited(&inspected(1 << 26, 16, 1_000_000)).is_empty());
+        assert_eq!(
+            unlimited(&inspected(0, 0, 0)),
+            ["memory", "processes", "CPU"]
+        );
+        assert_eq!(unlimited(&inspected(1 << 26, -1, 1_000_000)), ["processes"]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod ask;
 pub mod connect;
 mod differs;
+pub mod elsewhere;
 mod images;
 pub mod spec;
 
@@ -24,11 +25,11 @@ use futures_util::StreamExt;
 
 use self::ask::{engine, host, settled, settled_or_stopped, within};
 use self::connect::{Connected, Flavour};
-use self::differs::difference;
+use self::differs::{difference, unlimited};
 use self::spec::{Ceilings, Common, INSTANCE_LABEL, RUN_LABEL};
 use super::{
-    Asked, Backend, Chunk, Exit, Facts, HolderSpec, ImageFacts, Isolation, Output, Owned, Role,
-    SandboxError, SandboxId, User, WorkloadSpec, guest, seccomp,
+    Asked, Backend, Chunk, Exit, Facts, HolderSpec, ImageFacts, Isolation, Output, Owned, Prepared,
+    Role, SandboxError, SandboxId, User, WorkloadSpec, guest, seccomp,
 };
 use crate::config::EngineChoice;
 use crate::job::ImageName;
@@ -223,20 +224,22 @@ impl Backend for Engine {
         })
     }
 
-    fn prepare<'a>(&'a self, spec: &'a WorkloadSpec) -> Asked<'a, SandboxId> {
+    fn prepare<'a>(&'a self, spec: &'a WorkloadSpec) -> Asked<'a, Prepared> {
         Box::pin(async move {
             let common = self.common(spec.user, spec.isolation)?;
             let body = spec::workload(&common, &self.guest, spec);
             let id = self
                 .create(spec::name(&self.instance, &spec.run, Role::Workload), body)
                 .await?;
-            let differs = match self.inspect(&id).await {
-                Ok(made) => difference(&made, spec, common.runtime).map(SandboxError::Differs),
-                Err(error) => Some(error),
-            };
-            match differs {
-                None => Ok(id),
-                Some(error) => {
+            let inspected = self.inspect(&id).await.and_then(|made| {
+                match difference(&made, spec, common.runtime) {
+                    Some(differs) => Err(SandboxError::Differs(differs)),
+                    None => Ok(unlimited(&made)),
+                }
+            });
+            match inspected {
+                Ok(unlimited) => Ok(Prepared { id, unlimited }),
+                Err(error) => {
                     self.remove(&id).await?;
                     Err(error)
                 }

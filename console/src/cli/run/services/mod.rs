@@ -42,13 +42,17 @@ pub struct Services {
 impl Services {
     /// Finds both, or starts what does not answer and waits until it does.
     pub async fn ready(config: &Config, file: Option<&Path>, quiet: bool) -> Result<Self, Failure> {
+        let traces = Traces {
+            gateway: config.gateway.clone(),
+            file: file.map(Path::to_owned),
+        };
         if gateway_answers(config).await && runner_answers(config).await {
             // also when an earlier run started them: the lock keeps them for this one
             let folder = folder(config);
             if !folder.join("children.json").exists() {
                 return Ok(Self {
                     folder,
-                    traces: Traces(config.gateway.clone()),
+                    traces: traces.clone(),
                     users: None,
                     children: Vec::new(),
                 });
@@ -73,7 +77,7 @@ impl Services {
         .await?;
         let mut services = Self {
             folder,
-            traces: Traces(config.gateway.clone()),
+            traces: traces.clone(),
             users: Some(users),
             children: Vec::new(),
         };
@@ -350,7 +354,10 @@ mod tests {
             };
             let user = async || Services {
                 folder: folder.clone(),
-                traces: Traces(gateway.clone()),
+                traces: Traces {
+                    gateway: gateway.clone(),
+                    file: None,
+                },
                 users: Some(
                     lock(
                         &folder.join("users"),

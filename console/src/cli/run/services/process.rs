@@ -1,9 +1,11 @@
 //! Started roles as processes: known by number and start time, so that a reused number is never signalled; and what a
 //! stopped gateway leaves.
 
-use std::path::Path;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use gateway::config::GatewayConfig;
+use gateway::ordinary;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
@@ -37,23 +39,46 @@ impl Noted {
 
 /// What a gateway leaves when it stops, so that its networks outlive it: nothing to keep when there are none.
 #[derive(Clone, Debug)]
-pub struct Traces(pub GatewayConfig);
+pub struct Traces {
+    /// The gateway's settings.
+    pub gateway: GatewayConfig,
+    /// The file that they were read from.
+    pub file: Option<PathBuf>,
+}
 
 impl Traces {
     /// Takes them away, if there is nothing to keep.
     pub fn remove(&self) {
         // somebody may have attached a network of their own meanwhile: it stays, closed, until a gateway is back
-        let networks = self.0.run_dir.join("networks");
+        let networks = self.gateway.run_dir.join("networks");
         let empty = std::fs::read_dir(networks).map_or(true, |mut e| e.next().is_none());
-        let there = Path::new("/run/netns").join(&self.0.namespace).exists();
+        let there = self.gateway.namespace_path().exists();
         if empty
             && there
-            && let Err(error) = gateway::appliance::uninstall(&self.0)
+            && let Err(error) = self.uninstall()
         {
             show::note(format_args!(
                 "sallyport: removing what the gateway left: {error}"
             ));
         }
+    }
+
+    fn uninstall(&self) -> Result<(), String> {
+        if !ordinary::must_enter() {
+            return gateway::appliance::uninstall(&self.gateway).map_err(|e| e.to_string());
+        }
+        // only a process of its own can enter the user namespace that the gateway was in: this one has threads
+        let program = std::env::current_exe().map_err(|e| e.to_string())?;
+        let mut command = Command::new(program);
+        command.args(["gateway", "clear"]).stdin(Stdio::null());
+        if let Some(file) = &self.file {
+            command.arg("--config").arg(file);
+        }
+        let done = command.output().map_err(|e| e.to_string())?;
+        if done.status.success() {
+            return Ok(());
+        }
+        Err(String::from_utf8_lossy(&done.stderr).trim().to_owned())
     }
 }
 
