@@ -11,6 +11,7 @@ mod plan;
 mod remote;
 mod runtimes;
 mod servers;
+mod sets;
 mod transcript;
 mod web;
 mod world;

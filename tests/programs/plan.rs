@@ -36,7 +36,7 @@ struct Step {
 #[derive(Debug)]
 pub struct Plan<'a> {
     world: &'a World,
-    image: &'static str,
+    image: &'a str,
     root: bool,
     allow: &'static str,
     steps: Vec<Step>,
@@ -44,7 +44,7 @@ pub struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     /// Nothing yet, under a `domains` policy with these `allow` entries.
-    pub fn new(world: &'a World, image: &'static str, allow: &'static str) -> Self {
+    pub fn new(world: &'a World, image: &'a str, allow: &'static str) -> Self {
         Self {
             world,
             image,

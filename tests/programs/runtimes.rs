@@ -1,4 +1,4 @@
-//! HTTP clients of language runtimes, and a WebSocket: each with its own resolver habits, TLS stack and proxy rules.
+//! HTTP clients of language runtimes, a WebSocket, gRPC and HTTP/2 by prior knowledge: each with its own resolver habits, TLS stack and proxy rules.
 
 use crate::DEBIAN;
 use crate::plan::Plan;
@@ -88,6 +88,32 @@ fn java_and_websockets_reach_what_is_permitted_and_nothing_else() {
             WEB,
             "java -cp /opt/lab Fetch ws://{host}/ws",
             "salute over a websocket",
+        )
+        .run();
+}
+
+#[test]
+fn grpc_and_http2_in_the_clear_reach_what_is_permitted_and_nothing_else() {
+    let world = World::start();
+    let allow = "  - host: web.sallylab.net\n    ports: [50051, 50443, 8082]\n";
+    Plan::new(&world, DEBIAN, allow)
+        .twins(
+            "grpc",
+            WEB,
+            "python3 /opt/lab/grpc-salute.py {host} 50051",
+            "salute, grpc farewell 200 20",
+        )
+        .twins(
+            "grpc-tls",
+            WEB,
+            "python3 /opt/lab/grpc-salute.py {host} 50443",
+            "salute, grpc farewell 200 20",
+        )
+        .twins(
+            "prior-knowledge",
+            WEB,
+            "curl -sS -m 15 --http2-prior-knowledge -w '%{http_version}' http://{host}:8082/",
+            "salute from the web\n2",
         )
         .run();
 }
