@@ -329,6 +329,44 @@ fn an_early_answer_is_delivered_while_the_body_is_still_coming() {
 }
 
 #[test]
+fn events_and_trailers_arrive_one_by_one() {
+    run(POLICY, |lab| async move {
+        let origin = start(&lab).await;
+        let (mut client, mut server) = pair(&lab, &origin).await;
+        write(&mut client, GET).await;
+        read(&mut server, GET.len()).await;
+        // server-sent events: each is read before the next is written
+        let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+        write(&mut server, head).await;
+        assert_eq!(read(&mut client, head.len()).await, head);
+        for number in 10..40 {
+            let event = format!("a\r\ndata: {number}\n\n\r\n");
+            // a chunk in two parts: its size first
+            let (size, data) = event.as_bytes().split_at(3);
+            write(&mut server, size).await;
+            assert_eq!(read(&mut client, size.len()).await, size);
+            write(&mut server, data).await;
+            assert_eq!(read(&mut client, data.len()).await, data);
+        }
+        let trailer = b"0\r\nLast-Event: 39\r\n\r\n";
+        write(&mut server, trailer).await;
+        assert_eq!(read(&mut client, trailer.len()).await, trailer);
+        // a late answer on the same connection
+        write(&mut client, GET).await;
+        read(&mut server, GET.len()).await;
+        hears_nothing(&client).await;
+        write(&mut server, OK).await;
+        assert_eq!(read(&mut client, OK.len()).await, OK);
+        // and trailers of a request, chunk by chunk
+        let head = b"POST /up HTTP/1.1\r\nHost: ok.net\r\nTrailer: Sum\r\nTransfer-Encoding: chunked\r\n\r\n";
+        for part in [&head[..], b"3\r\nabc\r\n", b"0\r\nSum: 1\r\n\r\n"] {
+            write(&mut client, part).await;
+            assert_eq!(read(&mut server, part.len()).await, part);
+        }
+    });
+}
+
+#[test]
 fn http_17_a_response_until_close_survives_a_half_closed_client() {
     run(POLICY, |lab| async move {
         let origin = start(&lab).await;
