@@ -117,3 +117,29 @@ fn grpc_and_http2_in_the_clear_reach_what_is_permitted_and_nothing_else() {
         )
         .run();
 }
+
+#[test]
+fn grpc_and_http2_in_the_clear_pass_where_each_request_is_judged() {
+    let world = World::start();
+    let allow = "  - host: web.sallylab.net\n    ports: [50051, 8082]\n    speaks: http\n";
+    Plan::new(&world, DEBIAN, allow)
+        .twins(
+            "grpc",
+            WEB,
+            "python3 /opt/lab/grpc-salute.py {host} 50051",
+            "salute, grpc farewell 200 20",
+        )
+        .twins(
+            "prior-knowledge",
+            WEB,
+            "curl -sS -m 15 --http2-prior-knowledge -w '%{http_version}' http://{host}:8082/",
+            "salute from the web\n2",
+        )
+        .denied(
+            "fronting",
+            "curl -sS -f -m 15 --http2-prior-knowledge -H 'Host: evil.sallylab.net' http://web.sallylab.net:8082/",
+            "evil.sallylab.net",
+            "http_host_mismatch",
+        )
+        .run();
+}

@@ -3,7 +3,7 @@
 //! | rule speaks | bytes | what is seen |
 //! |---|---|---|
 //! | `tls` | a ClientHello | TLS with its name; anything else is opaque or malformed and the decision refuses it |
-//! | `http` | an HTTP/1 head | its host; anything else is malformed, TLS is seen as TLS; HTTP/2 is refused |
+//! | `http` | an HTTP/1 head | its host; anything else is malformed, TLS is seen as TLS; HTTP/2 is known by its preface |
 //! | `any` | a ClientHello or an HTTP/1 head | the same, so that the name must agree; everything else is opaque at once |
 //!
 //! `any` holds bytes back only while they are the beginning of a ClientHello or of a request of a known method, so a
@@ -37,6 +37,8 @@ pub enum Language {
     Tls,
     /// A 403.
     Http,
+    /// A 403 on its stream, said already.
+    Http2,
     /// A reset.
     Other,
 }

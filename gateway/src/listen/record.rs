@@ -134,14 +134,3 @@ fn name_of(intent: &Intent) -> Option<String> {
         },
     }
 }
-
-/// The destination as a denial says it to the sandbox: what it asked for, nothing it did not say itself.
-pub(crate) fn destination_text(intent: &Intent, heard: Option<&str>) -> String {
-    match (heard, &intent.to) {
-        (Some(heard), _) => format!("{heard}:{}", intent.port),
-        (None, Destination::Name { name, .. }) => format!("{name}:{}", intent.port),
-        (None, Destination::Address { address, .. }) => {
-            SocketAddr::new(*address, intent.port).to_string()
-        }
-    }
-}

@@ -43,8 +43,9 @@ pub struct Flow {
     pub local: OnceLock<SocketAddr>,
     /// The intent, with answers and what was heard, to decide again under another policy.
     pub intent: Intent,
-    /// Evidence of the first bytes, once there was any (the latest request on kept-alive HTTP).
-    pub evidence: Mutex<Option<Evidence>>,
+    /// Evidence of the first bytes, once there was any: of the latest request on kept-alive HTTP, of each live one in
+    /// HTTP/2.
+    pub evidence: Mutex<Vec<Evidence>>,
     /// Whether every request of it is read, not only its first bytes.
     pub reads_requests: AtomicBool,
     /// Why it was permitted.
@@ -132,7 +133,7 @@ impl FlowTable {
             upstream: facts.upstream,
             local: OnceLock::new(),
             intent: facts.intent,
-            evidence: Mutex::new(None),
+            evidence: Mutex::new(Vec::new()),
             reads_requests: AtomicBool::new(false),
             ground: facts.ground,
             opened_ms: facts.opened_ms,

@@ -30,17 +30,16 @@ pub fn still_permitted(snapshot: &Snapshot, flow: &Flow, now: UnixSeconds) -> bo
         return false;
     }
     let evidence = flow.evidence.lock().unwrap_or_else(PoisonError::into_inner);
-    match &*evidence {
-        None => true,
+    evidence.iter().all(|said| match said {
         // only its first request was read, and now a later one could say what is denied
-        Some(Evidence::Http { .. })
+        Evidence::Http { .. }
             if !flow.reads_requests.load(Ordering::Relaxed)
                 && judges_each_request(snapshot, permit.ground(), now) =>
         {
             false
         }
-        Some(said) => decide_bytes(snapshot, permit.ground(), said, now).is_ok(),
-    }
+        said => decide_bytes(snapshot, permit.ground(), said, now).is_ok(),
+    })
 }
 
 /// Cuts the flows of a network that its policy no longer permits; returns how many.

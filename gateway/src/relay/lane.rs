@@ -189,15 +189,25 @@ impl Lane<'_> {
 
     /// Decides bytes under the policy of now and keeps the evidence for later policies.
     pub(crate) fn decide(&self, evidence: &Evidence) -> Result<RelayPermit, Denial> {
-        let decided = self.decide_with(&self.flow.ground, evidence);
+        let decided = self.permits(evidence);
         if decided.is_ok() {
-            *self
-                .flow
-                .evidence
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(evidence.clone());
+            self.keep(vec![evidence.clone()]);
         }
         decided
+    }
+
+    /// The same, and nothing is kept.
+    pub(crate) fn permits(&self, evidence: &Evidence) -> Result<RelayPermit, Denial> {
+        self.decide_with(&self.flow.ground, evidence)
+    }
+
+    /// Keeps what the flow says now for later policies, all of which must be permitted.
+    pub(crate) fn keep(&self, evidence: Vec<Evidence>) {
+        *self
+            .flow
+            .evidence
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = evidence;
     }
 
     /// Decides that the far end may speak although the client has not: nothing is kept as evidence.

@@ -107,7 +107,6 @@ fn malformed_heads_have_an_answer_and_never_an_origin() {
                 "http_malformed",
             ),
             (b"GET / HTTP/1.1\nHost: ok.net\n\n", "400", "http_malformed"),
-            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "400", "http_malformed"),
             (
                 b"GET / HTTP/1.1\r\nHost: ok.net\r\nExpect: bogus\r\n\r\n",
                 "417",

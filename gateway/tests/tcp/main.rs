@@ -12,6 +12,7 @@ mod dials;
 mod ends;
 mod gate;
 mod http;
+mod http2;
 mod lab;
 mod limits;
 mod proxy;

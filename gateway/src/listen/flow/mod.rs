@@ -11,14 +11,15 @@ use netpolicy::policy::Speaks;
 use netpolicy::reason::Reason;
 use tokio::net::TcpStream;
 
-use super::deny::{self, Explain};
-use super::record::destination_text;
+use super::deny;
 use super::route::decide;
 use crate::context::{Context, now_ms};
 use crate::limits::FlowSlot;
 use crate::network::Network;
 use crate::network::flows::{Door, FlowFacts, FlowGuard};
-use crate::relay::{self, Early, End, Lane, Notes, Refusal, Waits, plain_denial, reset};
+use crate::relay::{
+    self, Early, End, Explain, Lane, Notes, Refusal, Waits, destination_text, plain_denial, reset,
+};
 use crate::uplink::dial::Dialled;
 use reach::hear;
 

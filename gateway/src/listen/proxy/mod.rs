@@ -18,7 +18,7 @@ use netpolicy::reason::Reason;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::deny::{self, Answer, Explain};
+use super::deny;
 use super::flow::{Origin, Unreached, explain, unless_ended};
 use super::route::{decide, intent, intent_to, to_address};
 use super::tcp::{accept_all, canonical};
@@ -27,7 +27,7 @@ use crate::detect::http::{HeadError, Target};
 use crate::limits::FlowSlot;
 use crate::network::flows::Door;
 use crate::relay::http::{Reader, read_head, status_of};
-use crate::relay::{Early, Waits, plain_denial, reset};
+use crate::relay::{Answer, Early, Explain, Waits, plain_denial, reset};
 use crate::resolve::Asked;
 
 /// A client of the proxy: its connection holds one place among the network's flows from the start.

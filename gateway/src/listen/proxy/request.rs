@@ -12,14 +12,12 @@ use crate::context::now_ms;
 use crate::detect::Head;
 use crate::detect::http::{HeadError, Target};
 use crate::limits::FlowSlot;
-use crate::listen::deny::Answer;
 use crate::listen::flow::{self, Origin, Reach, Unreached, explain, unless_ended};
-use crate::listen::record::destination_text;
 use crate::network::flows::FlowGuard;
 use crate::relay::http::exchange::{Exchange, Next};
 use crate::relay::http::onward::{origin_form, without_offers};
 use crate::relay::http::{Reader, read_head};
-use crate::relay::{End, Lane, Notes, Refusal, plain_denial, reset};
+use crate::relay::{Answer, End, Lane, Notes, Refusal, destination_text, plain_denial, reset};
 
 /// An open upstream connection and the flow it is.
 #[derive(Debug)]

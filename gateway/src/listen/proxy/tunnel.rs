@@ -8,8 +8,7 @@ use super::{Visit, asked_for, malformed, unreached};
 use crate::detect::http::HeadError;
 use crate::listen::deny::last_words;
 use crate::listen::flow::{self, Accepted, Unreached};
-use crate::listen::record::destination_text;
-use crate::relay::{Early, plain_denial, send};
+use crate::relay::{Early, destination_text, plain_denial, send};
 
 /// What a client waits for before it speaks through the tunnel.
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection Established\r\n\r\n";

@@ -2,7 +2,7 @@
 //!
 //! One exchange at a time: what a client sends ahead waits until the response is through, so a second request never rides
 //! in the body of the first, and the connection turns into a plain pass only after the server said 101 to an offer that was
-//! checked. An offer of `h2c` is not sent onward (clients such as Java's make it with every first request, and take an
+//! checked. A client that begins with HTTP/2 is read by [`super::http2`]. An offer of `h2c` is not sent onward (clients such as Java's make it with every first request, and take an
 //! HTTP/1 answer) and CONNECT is not for origins: both would carry requests nobody reads.
 
 mod body;
@@ -84,6 +84,15 @@ pub async fn run(
                 Err(end) => return end,
             },
         };
+        if is_first && matches!(seen.head, Some(Err(HeadError::Http2))) {
+            let early = Early {
+                bytes: from_client.ahead,
+                seen: None,
+                ended: from_client.ended,
+            };
+            // boxed: few flows speak it, and all would carry its room
+            return Box::pin(super::http2::run(lane, client, server, early, notes)).await;
+        }
         is_first = false;
         let head = match permit(&lane, &seen) {
             Ok(head) => head,
