@@ -138,7 +138,7 @@ fn grpc_and_http2_in_the_clear_pass_where_each_request_is_judged() {
         .denied(
             "fronting",
             "curl -sS -f -m 15 --http2-prior-knowledge -H 'Host: evil.sallylab.net' http://web.sallylab.net:8082/",
-            "evil.sallylab.net",
+            WEB,
             "http_host_mismatch",
         )
         .run();
