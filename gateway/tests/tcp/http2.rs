@@ -1,5 +1,10 @@
 //! HTTP/2 in the clear through the `http` door: many requests at a time, each judged; streams, trailers and resets.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "clients and origins of the test run beside the gateway"
+)]
+
 use std::time::Duration;
 
 use bytes::Bytes;
