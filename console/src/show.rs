@@ -57,6 +57,11 @@ pub fn note(text: impl Display) {
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
+/// What must not be overlooked, in red on standard error.
+pub fn alert(text: &str) {
+    note(clean(text).red().bold());
+}
+
 /// A failure on standard error, with what to do about it.
 pub fn failure(failure: &Failure) {
     note(format_args!(

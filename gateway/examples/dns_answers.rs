@@ -153,6 +153,7 @@ fn network(dir: &std::path::Path) -> Arc<Network> {
         v4: Ipv4Addr::LOCALHOST,
         v6: Ipv6Addr::LOCALHOST,
         link: "l1".to_owned(),
+        via: gateway::control::api::Via::Link,
         owner: 0,
         scope: gateway::resolve::upstream::Scope::fresh(),
         broker: None,

@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | sealed (cause) | deny everything with `gateway_sealed` | sealed: broker and DNS denials only | Not enforced |
 //! | enforcing (n) | decide | enforcing | Private networks blocked |
+//! | without (cause) | decide, for sockets to the proxy only | none | Not enforced |
 //! | enforcing (n), `egress_filter: off` | decide | enforcing | Turned off |
 //!
 //! Entering a state applies its ruleset; failing to apply is itself a cause to be sealed. Doors close first and open
@@ -20,10 +21,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 
+use crate::appliance::notes;
 use crate::config::EgressFilter;
 use crate::context::now_ms;
 use crate::control::api::PostureView;
-use crate::kernel::{Enforcer, KernelError};
+use crate::control::api::Via;
+use crate::kernel::{Enforcer, Firewall, KernelError};
 use crate::network::registry::Registry;
 use crate::record::{Entry, Journal};
 
@@ -78,6 +81,18 @@ impl Cause {
 enum State {
     Sealed(Cause),
     Enforcing,
+    /// There is no kernel part: sandboxes have a socket to the proxy and no link.
+    Without(Cause),
+}
+
+impl State {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Sealed(_) => "sealed",
+            Self::Enforcing => "enforcing",
+            Self::Without(_) => "without_enforcement",
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -94,25 +109,19 @@ struct Now {
 /// The state machine. One for each gateway.
 #[derive(Debug)]
 pub struct Posture {
-    enforcer: Enforcer,
+    firewall: Firewall,
     journal: Arc<Journal>,
     open: watch::Sender<bool>,
     now: Mutex<Now>,
     /// Held while the kernel is being changed, so that a repair and a look never meet.
     acting: Mutex<()>,
     wake: Notify,
-    notes: Vec<String>,
     filter: EgressFilter,
 }
 
 impl Posture {
     /// Begins sealed; opening the enforcer has applied the sealed rules already.
-    pub fn new(
-        enforcer: Enforcer,
-        journal: Arc<Journal>,
-        open: watch::Sender<bool>,
-        notes: Vec<String>,
-    ) -> Self {
+    pub fn new(firewall: Firewall, journal: Arc<Journal>, open: watch::Sender<bool>) -> Self {
         let state = State::Sealed(Cause::new("the gateway is starting", "wait a moment"));
         let now = Mutex::new(Now {
             state,
@@ -122,13 +131,12 @@ impl Posture {
             standing: BTreeMap::new(),
         });
         Self {
-            enforcer,
+            firewall,
             journal,
             open,
             now,
             acting: Mutex::default(),
             wake: Notify::new(),
-            notes,
             filter: EgressFilter::default(),
         }
     }
@@ -145,11 +153,13 @@ impl Posture {
         let now = self.now();
         let opened = Cause::opened();
         let (state, label, cause) = match &now.state {
-            State::Sealed(cause) => ("sealed", NOT_ENFORCED, Some(cause)),
-            State::Enforcing if self.filter == EgressFilter::Off => {
-                ("enforcing", TURNED_OFF, Some(&opened))
+            State::Enforcing | State::Without(_) if self.filter == EgressFilter::Off => {
+                (now.state.word(), TURNED_OFF, Some(&opened))
             }
-            State::Enforcing => ("enforcing", BLOCKED, None),
+            State::Sealed(cause) | State::Without(cause) => {
+                (now.state.word(), NOT_ENFORCED, Some(cause))
+            }
+            State::Enforcing => (now.state.word(), BLOCKED, None),
         };
         PostureView {
             state: state.to_owned(),
@@ -158,7 +168,8 @@ impl Posture {
             hint: cause.map(|c| c.hint.clone()),
             generation: now.generation,
             since_ms: now.since_ms,
-            notes: self.notes.clone(),
+            notes: self.firewall.get().map(notes).unwrap_or_default(),
+            via: self.via(),
         }
     }
 
@@ -188,8 +199,11 @@ impl Posture {
         if let Some(cause) = standing {
             return self.seal(&cause);
         }
+        let Some(enforcer) = self.firewall.get() else {
+            return self.go_without();
+        };
         let enforcing = self.now().state == State::Enforcing;
-        let verified = self.enforcer.verify();
+        let verified = enforcer.verify();
         if let Err(error) = &verified
             && enforcing
             && self.may_miss(error)
@@ -202,14 +216,14 @@ impl Posture {
             Ok(Ok(())) if enforcing => return,
             Ok(Ok(())) => {}
             // A link that went with its sandbox is less network, not more: nobody else is sealed for it.
-            Ok(Err(_)) if enforcing && self.only_lost(registry) => return,
+            Ok(Err(_)) if enforcing && only_lost(registry, enforcer) => return,
             Ok(Err(mismatch)) => self.seal(&Cause::new(
                 mismatch.to_string(),
                 "Sallyport repairs this by itself; find out who changed it",
             )),
             Err(error) => return self.seal(&broken(&error)),
         }
-        match self.enforce(registry, probe) {
+        match enforce(enforcer, registry, probe) {
             Ok(()) => self.opened(),
             Err(cause) => self.seal(&cause),
         }
@@ -229,38 +243,43 @@ impl Posture {
         self.now().blind.is_some()
     }
 
-    /// Whether all that differs is links that are gone; their networks are gone then too.
-    fn only_lost(&self, registry: &Arc<Registry>) -> bool {
-        let dropped = registry.drop_lost().is_ok_and(|lost| !lost.is_empty());
-        dropped && matches!(self.enforcer.verify(), Ok(Ok(())))
+    /// Without a kernel part nothing has a link; what has a socket is decided flow by flow.
+    fn go_without(&self) {
+        let cause = Cause::new(
+            format!(
+                "the egress firewall is required but not installed: {} (sandboxes have a socket to the proxy and no network)",
+                self.firewall.why()
+            ),
+            "load nf_tables, nft_tproxy and nfnetlink_queue, or boot a kernel that has them; `sallyport doctor` says what is missing",
+        );
+        let news = {
+            let mut now = self.now();
+            let state = State::Without(cause.clone());
+            let news = now.state != state;
+            if news {
+                now.state = state;
+                now.since_ms = now_ms();
+            }
+            news
+        };
+        if news {
+            tracing::error!(cause = %cause.text, "without enforcement");
+            let label = if self.filter == EgressFilter::Off {
+                TURNED_OFF
+            } else {
+                NOT_ENFORCED
+            };
+            self.record(label, &cause.text, self.now().generation);
+        }
+        self.open.send_replace(true);
     }
 
-    /// From sealed to enforcing: nothing opens before all of it held.
-    fn enforce(
-        &self,
-        registry: &Arc<Registry>,
-        probe: &dyn Fn() -> Result<(), Cause>,
-    ) -> Result<(), Cause> {
-        let broken = |error: KernelError| broken(&error);
-        self.enforcer
-            .apply(crate::kernel::Posture::Sealed)
-            .map_err(broken)?;
-        self.enforcer.repair().map_err(broken)?;
-        let lost = registry
-            .drop_lost()
-            .map_err(|e| Cause::new(e.to_string(), "restart the gateway"))?;
-        if !lost.is_empty() {
-            tracing::error!(networks = ?lost, "links were deleted by somebody else; their networks are gone");
-        }
-        self.enforcer
-            .apply(crate::kernel::Posture::Enforcing)
-            .map_err(broken)?;
-        match self.enforcer.verify().map_err(broken)? {
-            Ok(()) => probe(),
-            Err(mismatch) => Err(Cause::new(
-                mismatch.to_string(),
-                "find out who keeps changing it: `sallyport gateway rules`",
-            )),
+    /// How sandboxes are attached now.
+    pub fn via(&self) -> Via {
+        if self.firewall.get().is_some() {
+            Via::Link
+        } else {
+            Via::Socket
         }
     }
 
@@ -295,7 +314,11 @@ impl Posture {
             }
             (news, now.generation)
         };
-        if let Err(error) = self.enforcer.apply(crate::kernel::Posture::Sealed) {
+        if let Some(Err(error)) = self
+            .firewall
+            .get()
+            .map(|enforcer| enforcer.apply(crate::kernel::Posture::Sealed))
+        {
             // Nothing is open anyway: without rules the namespace forwards nothing, and the doors deny.
             tracing::error!(
                 error = &error as &dyn std::error::Error,
@@ -378,6 +401,41 @@ pub fn out_of_descriptors(error: &(dyn std::error::Error + 'static)) -> bool {
         next = error.source();
     }
     false
+}
+
+/// Whether all that differs is links that are gone; their networks are gone then too.
+fn only_lost(registry: &Arc<Registry>, enforcer: &Enforcer) -> bool {
+    let dropped = registry.drop_lost().is_ok_and(|lost| !lost.is_empty());
+    dropped && matches!(enforcer.verify(), Ok(Ok(())))
+}
+
+/// From sealed to enforcing: nothing opens before all of it held.
+fn enforce(
+    enforcer: &Enforcer,
+    registry: &Arc<Registry>,
+    probe: &dyn Fn() -> Result<(), Cause>,
+) -> Result<(), Cause> {
+    let broken = |error: KernelError| broken(&error);
+    enforcer
+        .apply(crate::kernel::Posture::Sealed)
+        .map_err(broken)?;
+    enforcer.repair().map_err(broken)?;
+    let lost = registry
+        .drop_lost()
+        .map_err(|e| Cause::new(e.to_string(), "restart the gateway"))?;
+    if !lost.is_empty() {
+        tracing::error!(networks = ?lost, "links were deleted by somebody else; their networks are gone");
+    }
+    enforcer
+        .apply(crate::kernel::Posture::Enforcing)
+        .map_err(broken)?;
+    match enforcer.verify().map_err(broken)? {
+        Ok(()) => probe(),
+        Err(mismatch) => Err(Cause::new(
+            mismatch.to_string(),
+            "find out who keeps changing it: `sallyport gateway rules`",
+        )),
+    }
 }
 
 fn broken(error: &KernelError) -> Cause {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use lab::client::connect;
 use lab::origin::port;
 use lab::topology::{HOST_LAN4, LAN4, METADATA, PUBLIC4, ip};
+use lab::wait::eventually;
 use lab::{Lab, cli, policies};
 
 const OFF: &str = "egress_filter: \"off\"\nown_listeners: { ports: [9467] }";
@@ -62,6 +63,27 @@ fn turned_off_opens_private_networks_to_internet_policies_and_nothing_else() {
     let record = lab.records();
     let reached = record.iter().any(|entry| entry.to_string().contains(LAN4));
     assert!(reached, "what is open is recorded all the same");
+}
+
+#[test]
+fn a_kernel_part_that_can_be_had_later_is_taken_up_and_proved() {
+    let lab = Lab::builder().gateway_only().without_namespaces().start();
+    let posture = || {
+        let report = lab.sallyport(&["doctor", "--json"]).json();
+        let checks = report["checks"].as_array().expect("checks").clone();
+        let posture = checks.into_iter().find(|check| check["name"] == "posture");
+        posture.expect("the posture")["seen"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    assert!(posture().starts_with("Not enforced"), "{}", posture());
+    assert_ne!(lab.sallyport(&["selftest"]).code, Some(0));
+    lab.permit_namespaces();
+    eventually("the gateway to enforce", || {
+        (posture() == "Private networks blocked").then_some(())
+    });
+    lab.sallyport(&["selftest"]).expect(0);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod packages;
 mod place;
 mod restart;
 mod rootless;
+mod socket;
 mod stop;
 mod up;
 mod world;

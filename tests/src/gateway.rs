@@ -24,10 +24,14 @@ pub struct Launch {
     pub options: Vec<String>,
     /// Whether its kernel has no nf_tables, as far as it can see.
     pub without_firewall: bool,
+    /// Whether it begins in a user namespace in which no network namespace can be made.
+    pub without_namespaces: bool,
+    /// Whether there is no Podman that could make a user namespace for it.
+    pub without_user_namespaces: bool,
 }
 
 /// Executes a command on a kernel that has no `nf_tables`, as far as the command can see.
-pub const WITHOUT_FIREWALL: &str = "
+const WITHOUT_FIREWALL: &str = "
 import ctypes, os, platform, struct, sys
 number = {'x86_64': 41, 'aarch64': 198}[platform.machine()]
 AF_NETLINK, NETLINK_NETFILTER, EPROTONOSUPPORT = 16, 12, 93
@@ -132,7 +136,32 @@ impl Gateway {
         let mut arguments = vec!["gateway".into(), "--config".into(), config.into_os_string()];
         arguments.extend(self.launch.options.iter().map(Into::into));
         let mut command = match &self.launch.user {
-            Some(user) => cli::command_of(user, &arguments),
+            Some(user) => {
+                let mut command = cli::command_of(user, &arguments);
+                if self.launch.without_user_namespaces {
+                    command.env("PATH", "/nonexistent");
+                }
+                command
+            }
+            None if self.launch.without_namespaces => {
+                let script = "echo 0 > /proc/sys/user/max_net_namespaces && exec \"$0\" \"$@\"";
+                let mut command = Command::new("unshare");
+                command
+                    .args([
+                        "--user",
+                        "--map-root-user",
+                        "--mount",
+                        "--",
+                        "/bin/sh",
+                        "-c",
+                        script,
+                    ])
+                    .arg(cli::binary())
+                    .args(&arguments)
+                    .env("SALLYPORT_USER_NAMESPACE", "0")
+                    .stdin(Stdio::null());
+                command
+            }
             None if self.launch.without_firewall => {
                 let mut command = Command::new("python3");
                 command

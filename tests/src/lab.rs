@@ -58,6 +58,20 @@ impl Builder {
         self
     }
 
+    /// The gateway begins where no network namespace can be made; see [`Lab::permit_namespaces`].
+    #[must_use]
+    pub fn without_namespaces(mut self) -> Self {
+        self.launch.without_namespaces = true;
+        self
+    }
+
+    /// The gateway is an ordinary user's and finds nothing that makes a user namespace for it.
+    #[must_use]
+    pub fn without_user_namespaces(mut self) -> Self {
+        self.launch.without_user_namespaces = true;
+        self
+    }
+
     /// The gateway's kernel has no firewall, as far as the gateway can see.
     #[must_use]
     pub fn without_firewall(mut self) -> Self {
@@ -180,6 +194,17 @@ impl Lab {
             Way::Gateway(gateway) => gateway,
             Way::Plain(_) => panic!("this lab has no gateway: build it with `gateway_only`"),
         }
+    }
+
+    /// Lets a gateway make namespaces that began [without](Builder::without_namespaces).
+    pub fn permit_namespaces(&self) {
+        let pid = self.gateway().pid().expect("the gateway runs").to_string();
+        let script = "echo 1000 > /proc/sys/user/max_net_namespaces";
+        let done = Command::new("nsenter")
+            .args(["--user", "--target", &pid, "/bin/sh", "-c", script])
+            .output()
+            .expect("start nsenter");
+        assert!(done.status.success(), "{done:?}");
     }
 
     /// A directory of this lab, for files.

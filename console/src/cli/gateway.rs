@@ -50,15 +50,19 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
     match arguments.verb {
         Some(Verb::Rules) => rules(shared),
         Some(Verb::Clear) => {
-            enter()?;
+            enter();
             ::gateway::appliance::uninstall(&shared.load()?.gateway)
                 .map_err(|error| Failure::from_error(&error))?;
             Ok(Outcome::Good)
         }
         None if arguments.check => super::config::check(shared),
         None => {
-            enter()?;
+            let entered = ordinary::enter();
             let mut config = shared.load()?.gateway;
+            // without it nothing has a network of its own; what may run then, `egress_filter` says
+            config.no_kernel_part = entered
+                .err()
+                .map(|error| Failure::from_error(&error).message);
             config.open_networks_accepted = arguments.open.i_accept_open_networks;
             roles::until_told(|stop| async move {
                 let told = async move { stop.cancelled().await };
@@ -70,9 +74,13 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
     }
 }
 
-/// An ordinary user's gateway lives in the user namespace of the user's engine; the same process goes on there.
-pub fn enter() -> Result<(), Failure> {
-    ordinary::enter().map_err(|error| Failure::from_error(&error).hint(error.hint()))
+/// Goes on in the user namespace where an ordinary user's gateway leaves its namespace, if there is one.
+pub fn enter() {
+    if let Err(error) = ordinary::enter() {
+        show::note(format_args!(
+            "sallyport: {error}; its gateway can have left no namespace"
+        ));
+    }
 }
 
 fn rules(shared: &Shared) -> Verdict {

@@ -33,7 +33,7 @@ struct Removal {
 }
 
 pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
-    super::gateway::enter()?;
+    super::gateway::enter();
     let config = shared.load()?;
     for (role, socket) in [
         ("gateway", &config.gateway.control),

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::adapters::SynReader;
 use super::book::Fixed;
 use super::lock::Locks;
+use super::part::Part;
 use super::tend::Floors;
 use super::{Appliance, BuildError};
 use crate::config::{EgressFilter, GatewayConfig, Resolvers, Uplink};
@@ -19,7 +20,7 @@ use crate::control::server;
 use crate::control::verbs::Verbs;
 use crate::kernel::icmp::Errors;
 use crate::kernel::sessions::UdpDoor;
-use crate::kernel::{self, Doors, Enforcer, KernelError, Monitor, Ns, NsId, Queue, netns};
+use crate::kernel::{self, Enforcer, Firewall, KernelError, Ns, NsId, Queue, netns};
 use crate::limits::Ceilings;
 use crate::metrics;
 use crate::network::Networks;
@@ -52,7 +53,10 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
     let pools = pools(&config, &instance);
     let journal = Arc::new(Journal::open(config.journal.clone())?);
     begin_ids();
-    let enforcer = Enforcer::open(kernel(&config, &pools))?;
+    let part = Part::try_bind(&config, &pools)?;
+    let firewall = part
+        .as_ref()
+        .map_or_else(|why| Firewall::absent(why), Part::firewall);
     let (follower, view) = Follower::open(Ns::from_fd(own_namespace()?)?)?;
     let fixed = Fixed::new(&pools, &config);
     let book = Arc::new(fixed.book(&view.borrow(), &[]));
@@ -75,7 +79,8 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
     };
     let registry = Arc::new(Registry::new(Parts {
         ctx: ctx.clone(),
-        enforcer: enforcer.clone(),
+        firewall: firewall.clone(),
+        filter: config.egress_filter,
         composer: composer(&config, &sources),
         leases,
         states: StateDir::open(&config.run_dir).map_err(files("making", &config.run_dir))?,
@@ -83,38 +88,31 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         pools,
         book,
     }));
-    let notes = notes(&enforcer);
-    let posture = Posture::new(enforcer.clone(), journal, opening, notes);
+    let posture = Posture::new(firewall.clone(), journal, opening);
     let posture = Arc::new(posture.with_filter(config.egress_filter));
     uplink_is_meant(&config, &posture)?;
     let floors = Floors::begin(&registry, &posture)?;
-    let doors = Doors::open(enforcer.ns(), enforcer.config().ports)?;
-    let queue = queue(&enforcer)?;
-    let monitor = Monitor::open(&enforcer)?;
     let control = control(&config)?;
     let metrics = collectors(&config)?;
-    let selftest = Arc::new(Selftest::new(registry.clone(), enforcer.clone()));
+    let selftest = Arc::new(Selftest::new(registry.clone(), firewall.clone()));
     let verbs = Arc::new(Verbs {
         ctx: ctx.clone(),
         registry: registry.clone(),
         posture: posture.clone(),
-        enforcer: enforcer.clone(),
+        firewall: firewall.clone(),
         users: config.control_users.clone(),
         captures: Arc::new(tokio::sync::Semaphore::new(crate::capture::MOST)),
         selftest,
         following: Following::new(sources, &registry, &ctx),
     });
     Ok(Appliance {
-        datagrams: datagrams(&enforcer)?,
         config,
         ctx,
-        enforcer,
+        firewall,
+        part: part.ok(),
         registry,
         posture,
         verbs,
-        doors,
-        queue,
-        monitor,
         follower,
         view,
         fixed,
@@ -157,7 +155,7 @@ fn collectors(config: &GatewayConfig) -> Result<Option<metrics::Listener>, Build
 }
 
 /// The sockets of the UDP door, and those that say ICMP errors.
-fn datagrams(enforcer: &Enforcer) -> Result<([UdpDoor; 3], Errors), KernelError> {
+pub(super) fn datagrams(enforcer: &Enforcer) -> Result<([UdpDoor; 3], Errors), KernelError> {
     let config = enforcer.config();
     let service = (config.service4, config.service6);
     let doors = UdpDoor::all(enforcer.ns(), config.ports)?;
@@ -224,7 +222,7 @@ fn resolver(config: &GatewayConfig) -> Result<Resolver, BuildError> {
     }
 }
 
-fn queue(enforcer: &Enforcer) -> Result<Option<SynReader>, BuildError> {
+pub(super) fn queue(enforcer: &Enforcer) -> Result<Option<SynReader>, BuildError> {
     match enforcer.queue() {
         QueueKind::None => Ok(None),
         QueueKind::Native(number) | QueueKind::Compat(number) => {
@@ -239,7 +237,7 @@ fn queue(enforcer: &Enforcer) -> Result<Option<SynReader>, BuildError> {
     }
 }
 
-fn notes(enforcer: &Enforcer) -> Vec<String> {
+pub(crate) fn notes(enforcer: &Enforcer) -> Vec<String> {
     let mut notes = Vec::new();
     if enforcer.queue() == QueueKind::None {
         notes.push(

@@ -20,18 +20,18 @@ use crate::kernel::netns;
 /// Everything that one gateway has to itself; held as long as it lives.
 #[derive(Debug)]
 pub(super) struct Locks {
-    _held: [File; 4],
+    _held: [File; 3],
 }
 
 impl Locks {
-    /// Takes all, or none; makes directories and namespace that are not there yet.
+    /// Takes all, or none; makes directories that are not there yet. The namespace is locked apart: it may not be there.
     pub(super) fn take(config: &GatewayConfig) -> Result<Self, BuildError> {
         let state = directory(&config.state_dir, 0o700)?;
         let run = directory(&config.run_dir, 0o700)?;
         // Its files may be read by a group that the operator chooses.
         let journal = directory(&config.journal.dir, 0o755)?;
         Ok(Self {
-            _held: [state, run, journal, namespace(config)?],
+            _held: [state, run, journal],
         })
     }
 }
@@ -55,7 +55,7 @@ fn directory(path: &Path, mode: u32) -> Result<File, BuildError> {
 }
 
 /// The namespace is its own lock, so that two configurations with different directories meet here too.
-fn namespace(config: &GatewayConfig) -> Result<File, BuildError> {
+pub(super) fn namespace(config: &GatewayConfig) -> Result<File, BuildError> {
     let file = netns::keep(&config.namespaces(), &config.namespace)?;
     exclusive(&file, &config.namespace_path())?;
     Ok(file)

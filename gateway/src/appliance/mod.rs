@@ -9,6 +9,7 @@ mod adapters;
 mod book;
 mod build;
 mod lock;
+mod part;
 mod tend;
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,7 @@ use crate::control::server;
 use crate::control::verbs::Verbs;
 use crate::kernel::icmp::Errors;
 use crate::kernel::sessions::UdpDoor;
-use crate::kernel::{Doors, Enforcer, KernelError, Monitor, Ns};
+use crate::kernel::{Doors, Enforcer, Firewall, KernelError, Ns};
 use crate::listen::dns::DnsSettings;
 use crate::listen::{serve_broker, serve_gate, serve_proxy, serve_tcp, serve_udp};
 use crate::metrics;
@@ -38,6 +39,7 @@ use crate::telemetry;
 use crate::uplink::follow::{Follower, UplinkView};
 use adapters::{DnsSocket, SynReader};
 pub use build::build;
+pub(crate) use build::notes;
 
 /// How long ending flows may take to write their last records.
 const ENDING: Duration = Duration::from_secs(2);
@@ -101,14 +103,12 @@ impl BuildError {
 pub struct Appliance {
     config: GatewayConfig,
     ctx: Context,
-    enforcer: Enforcer,
+    firewall: Firewall,
+    /// Absent where the kernel cannot hold it.
+    part: Option<part::Part>,
     registry: Arc<Registry>,
     posture: Arc<Posture>,
     verbs: Arc<Verbs>,
-    doors: Doors,
-    datagrams: ([UdpDoor; 3], Errors),
-    queue: Option<SynReader>,
-    monitor: Monitor,
     follower: Follower,
     view: tokio::sync::watch::Receiver<UplinkView>,
     fixed: book::Fixed,
@@ -139,9 +139,11 @@ pub async fn run(
 /// Takes away everything that a gateway of this configuration leaves on the machine, except its record.
 pub fn uninstall(config: &GatewayConfig) -> Result<(), BuildError> {
     let locks = lock::Locks::take(config)?;
-    let pools = build::pools(config, &build::instance(config)?);
-    Enforcer::open(build::kernel(config, &pools))?.remove()?;
-    if crate::ordinary::is_ordinary() {
+    // who could not enter a user namespace has left nothing in one
+    if !crate::ordinary::must_enter() {
+        remove_namespace(config)?;
+    }
+    if crate::ordinary::is_ordinary() && !crate::ordinary::must_enter() {
         // among the user's own things; `/run/netns` is everybody's
         Ns::release(&config.namespaces())?;
     }
@@ -163,6 +165,20 @@ pub fn uninstall(config: &GatewayConfig) -> Result<(), BuildError> {
     Ok(())
 }
 
+fn remove_namespace(config: &GatewayConfig) -> Result<(), BuildError> {
+    let _lock = lock::namespace(config)?;
+    let pools = build::pools(config, &build::instance(config)?);
+    match Enforcer::open(build::kernel(config, &pools)) {
+        Ok(enforcer) => enforcer.remove()?,
+        // what a kernel without rules still could hold is the name
+        Err(KernelError::NoFirewall(_)) => {
+            Ns::unlink(&config.namespaces(), &config.namespace)?;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
 impl Appliance {
     /// The shared handles, for whoever runs a gateway inside its own program.
     pub fn context(&self) -> &Context {
@@ -179,14 +195,11 @@ impl Appliance {
         let Self {
             config,
             ctx,
-            enforcer,
-            datagrams,
+            firewall,
+            part,
             registry,
             posture,
             verbs,
-            doors,
-            queue,
-            monitor,
             follower,
             view,
             fixed,
@@ -203,15 +216,16 @@ impl Appliance {
             "address book",
             book::follow(fixed, view, ctx.resolver.nat64(), registry.clone()),
         );
-        let namespace = watch::NamespaceWatcher {
-            monitor,
-            enforcer: enforcer.clone(),
-            posture: posture.clone(),
-        };
-        watch::keep(&ctx, &posture, namespace);
         tend::fallen(&ctx, &posture);
-        serve_datagrams(&ctx, &enforcer, datagrams);
-        serve(&ctx, &registry, doors, queue);
+        if let Some(part) = part {
+            part.run(&ctx, &registry, &posture);
+        } else {
+            let (registry, posture) = (registry.clone(), posture.clone());
+            let (config, ctx) = (config.clone(), ctx.clone());
+            let waiting = part::await_part(config, ctx, registry, posture, firewall.clone());
+            // Not kept: without it the gateway is what it was, and says so.
+            tasks.spawn("kernel part", waiting);
+        }
         tasks.keep(
             "housekeeping",
             tend::house(registry.clone(), posture.clone(), floors),
@@ -231,7 +245,7 @@ impl Appliance {
             tasks.spawn("telemetry", sending);
         }
         if let Some(listener) = metrics {
-            let scrape = metrics::Scrape::new(ctx.clone(), posture.clone(), enforcer.clone());
+            let scrape = metrics::Scrape::new(ctx.clone(), posture.clone(), firewall.clone());
             let serving = metrics::serve(listener, Arc::new(scrape), tasks.clone());
             // Not kept: a gateway that cannot be measured still enforces.
             tasks.spawn("metrics", serving);
@@ -239,7 +253,7 @@ impl Appliance {
         tasks.keep("control", server::serve(verbs, control));
         tracing::info!(control = %config.control.display(), namespace = %config.namespace, "the gateway runs");
         shutdown.await;
-        stop(&config, &ctx, &registry, &posture, &enforcer).await;
+        stop(&config, &ctx, &registry, &posture).await;
         drop(locks);
     }
 }
@@ -293,7 +307,6 @@ async fn stop(
     ctx: &Context,
     registry: &Arc<Registry>,
     posture: &Arc<Posture>,
-    enforcer: &Enforcer,
 ) {
     let sealing = posture.clone();
     let sealed = tokio::task::spawn_blocking(move || {
@@ -324,7 +337,7 @@ async fn stop(
     if let Err(error) = std::fs::remove_file(&config.control) {
         tracing::debug!(%error, "the control socket was gone already");
     }
-    tracing::info!(namespace = %enforcer.config().name, "the gateway has stopped; its networks stay, sealed");
+    tracing::info!(namespace = %config.namespace, "the gateway has stopped; its networks stay, sealed");
 }
 
 /// Whether the system's resolvers are followed.

@@ -120,6 +120,8 @@ pub struct GatewayConfig {
     pub uplink: Uplink,
     /// What runs without enforcement.
     pub egress_filter: EgressFilter,
+    /// Why there can be no kernel part for whoever started it, where that is known before it is tried.
+    pub no_kernel_part: Option<String>,
     /// Whether whoever started it has accepted what [`EgressFilter::Off`] opens; no file can say so.
     pub open_networks_accepted: bool,
     /// Floors.
@@ -163,6 +165,7 @@ impl Default for GatewayConfig {
             metadata: Vec::new(),
             uplink: Uplink::Host,
             egress_filter: EgressFilter::Required,
+            no_kernel_part: None,
             open_networks_accepted: false,
             floors: FloorFiles::default(),
             control_users: ControlUsers::default(),

@@ -81,6 +81,7 @@ pub fn config(section: &Node, mistakes: &mut Mistakes) -> GatewayConfig {
             Some("off") => EgressFilter::Off,
             _ => EgressFilter::Required,
         },
+        no_kernel_part: None,
         open_networks_accepted: false,
         floors: crate::policy::FloorFiles {
             instance: path("instance_floor"),
@@ -126,10 +127,7 @@ fn own<'a>(section: &'a Node, key: &str) -> &'a [Node] {
 
 /// Settings that are understood and that nothing enforces yet.
 fn not_enforced_yet(section: &Node, mistakes: &mut Mistakes) {
-    for (key, words, instead) in [
-        ("egress_filter", ["auto"], "required"),
-        ("enforcement", ["iptables"], "nftables"),
-    ] {
+    for (key, words, instead) in [("enforcement", ["iptables"], "nftables")] {
         if let Some(node) = section.field(key)
             && let Some(word) = node.scalar().filter(|said| words.contains(said))
         {

@@ -43,7 +43,9 @@ pub fn kernel(error: &KernelError) -> Problem {
             Problem::new(409, "namespace_refused", error.to_string())
                 .hint("offer a namespace that has only `lo`")
         }
-        KernelError::NoFirewall(_) => Problem::new(503, "not_enforced", error.to_string()),
+        KernelError::NoFirewall(_) => Problem::new(503, "not_enforced", error.to_string())
+            .hint("`sallyport doctor` says what is missing; `gateway.egress_filter: auto` lets runs go on through a socket to the proxy alone"),
+        KernelError::Lacking(_) => Problem::new(503, "not_enforced", error.to_string()),
         KernelError::Unusable(_) => Problem::new(400, "namespace_refused", error.to_string()),
         KernelError::Io { .. } | KernelError::Mismatch(_) => {
             Problem::new(500, "kernel", chain(error)).hint("sallyport doctor")

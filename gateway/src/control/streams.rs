@@ -85,7 +85,7 @@ pub async fn capture(
         let message = format!("{} captures run already", capture::MOST);
         Problem::new(429, "full", message).hint("end one of them")
     })?;
-    let (enforcer, of) = (verbs.enforcer.clone(), network.clone());
+    let (enforcer, of) = (verbs.enforcer()?, network.clone());
     let tap = blocking(move || capture::tap(enforcer.ns(), &of)).await?;
     let begun = tap.and_then(|tap| {
         let stopping = verbs.tasks().stopping();

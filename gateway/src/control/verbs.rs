@@ -19,7 +19,7 @@ use super::check::check_attach;
 use super::problems;
 use crate::config::ControlUsers;
 use crate::context::Context;
-use crate::kernel::Enforcer;
+use crate::kernel::{Enforcer, Firewall};
 use crate::network::flows::Flow;
 use crate::network::registry::{Described, Registry};
 use crate::posture::Posture;
@@ -41,7 +41,7 @@ pub struct Verbs {
     /// Posture.
     pub posture: Arc<Posture>,
     /// The kernel part.
-    pub enforcer: Enforcer,
+    pub firewall: Firewall,
     /// Users of the socket.
     pub users: ControlUsers,
     /// Places of packet captures.
@@ -194,8 +194,16 @@ impl Verbs {
             flows: network.flows.all().len(),
             used: network.ledger.used(),
             member: network.member.clone(),
+            via: network.via,
+            remark: self.remark(),
             labels: state.labels.clone(),
         }
+    }
+
+    fn remark(&self) -> Option<String> {
+        let PostureView { label, cause, .. } = self.posture.view();
+        let cause = cause?;
+        (label != crate::posture::BLOCKED).then(|| format!("{label}: {cause}"))
     }
 
     /// Live flows of one network or of all.
@@ -260,16 +268,24 @@ impl Verbs {
 
     /// The kernel rules in force, as text.
     pub async fn rules(&self) -> Result<String, Problem> {
-        let enforcer = self.enforcer.clone();
+        let enforcer = self.enforcer()?;
         blocking(move || enforcer.rules_text()).await
+    }
+
+    /// The kernel part, or the words for that there is none.
+    pub fn enforcer(&self) -> Result<Enforcer, Problem> {
+        let enforcer = self.firewall.require();
+        enforcer.cloned().map_err(|e| problems::kernel(&e))
     }
 
     /// Counters by name.
     pub async fn counters(&self) -> Result<serde_json::Value, Problem> {
-        let enforcer = self.enforcer.clone();
-        let kernel = blocking(move || enforcer.counters())
-            .await?
-            .map_err(|e| problems::kernel(&e))?;
+        let kernel = match self.firewall.get().cloned() {
+            Some(enforcer) => blocking(move || enforcer.counters())
+                .await?
+                .map_err(|e| problems::kernel(&e))?,
+            None => Vec::new(),
+        };
         let kernel: serde_json::Map<String, serde_json::Value> = kernel
             .into_iter()
             .map(|(name, counter)| {

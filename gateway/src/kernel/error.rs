@@ -37,6 +37,9 @@ pub enum KernelError {
     /// The kernel cannot hold the rules: the host is without enforcement. The wording is what operators look for.
     #[error("the egress firewall is required but not installed")]
     NoFirewall(#[source] Box<KernelError>),
+    /// What this host cannot hold, and why.
+    #[error("{0}")]
+    Lacking(String),
     /// An argument cannot be used.
     #[error("{0}")]
     Unusable(&'static str),

@@ -138,7 +138,12 @@ impl Ns {
         })
         .act("starting a thread")?
         .act(format!("keeping a new namespace at {}", path.display()))
-        .inspect_err(|_| drop(fs::remove_file(&path)))?;
+        .inspect_err(|_| drop(fs::remove_file(&path)))
+        .map_err(|error| match error.errno() {
+            // namespaces(7): a limit of user.max_net_namespaces, which is 0 where they are switched off
+            Some(libc::ENOSPC) => KernelError::NoFirewall(Box::new(error)),
+            _ => error,
+        })?;
         let file = File::open(&path).act(format!("opening {}", path.display()))?;
         Ok((Self::from_fd(file.into())?, Origin::Created))
     }

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use netpolicy::ruleset::Ports;
@@ -116,6 +116,32 @@ pub(super) fn set_transparent(socket: &Socket, domain: Domain) -> io::Result<()>
         Ok(())
     } else {
         Err(io::Error::last_os_error())
+    }
+}
+
+/// Takes a listener that somebody sent; fails unless it is one of TCP on the proxy's port of a loopback.
+///
+/// What is accepted from it is ours alone, whoever else holds the listener.
+pub fn loopback_proxy(listener: OwnedFd) -> Result<TcpListener, KernelError> {
+    const UNFIT: KernelError =
+        KernelError::Unusable("the descriptor is no listener on 127.0.0.1:3128");
+    let wanted = SocketAddr::from((Ipv4Addr::LOCALHOST, crate::listen::PROXY_PORT));
+    let listener = {
+        let socket = SockRef::from(&listener);
+        let fits = socket.is_listener().unwrap_or(false)
+            && socket.domain().is_ok_and(|domain| domain == Domain::IPV4)
+            && socket.r#type().is_ok_and(|kind| kind == Type::STREAM)
+            && socket
+                .protocol()
+                .is_ok_and(|protocol| protocol == Some(Protocol::TCP));
+        if !fits {
+            return Err(UNFIT);
+        }
+        TcpListener::from(listener)
+    };
+    match listener.local_addr() {
+        Ok(address) if address == wanted => Ok(listener),
+        _ => Err(UNFIT),
     }
 }
 

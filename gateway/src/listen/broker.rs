@@ -4,7 +4,7 @@
 //! to the socket that the network was attached with, and identity is the source address that the kernel checked.
 //! Bounded per network by its place among handovers in progress. Failure stance: reset.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use super::tcp::{accept_all, canonical};
 use crate::context::Context;
 use crate::control::handover::{Handover, hand_over};
+use crate::network::Network;
 use crate::relay::reset;
 
 /// Handovers in progress, over all networks. Each lasts microseconds unless its broker is stuck, and then five seconds.
@@ -31,24 +32,29 @@ pub fn serve_broker(ctx: &Context, listener: TcpListener) {
             let (Some(network), Ok(place)) = (network, place) else {
                 return reset(&client);
             };
-            let Some(broker) = network.broker.clone() else {
-                return reset(&client);
-            };
-            let whose = Handover {
-                network: network.id.clone(),
-                run: network.run.clone(),
-                source,
-            };
             serving.tasks.spawn("broker handover", async move {
                 let _place = place;
-                tokio::select! {
-                    () = network.ended.cancelled() => {}
-                    () = hand(broker, network.owner, whose, client) => {}
-                }
+                hand_to(&network, source, client).await;
             });
         })
         .await;
     });
+}
+
+/// Hands one connection of a network to its broker, unless the network ends first; without a broker it is reset.
+pub(super) async fn hand_to(network: &Network, source: SocketAddr, client: TcpStream) {
+    let Some(broker) = network.broker.clone() else {
+        return reset(&client);
+    };
+    let whose = Handover {
+        network: network.id.clone(),
+        run: network.run.clone(),
+        source,
+    };
+    tokio::select! {
+        () = network.ended.cancelled() => {}
+        () = hand(broker, network.owner, whose, client) => {}
+    }
 }
 
 async fn hand(broker: PathBuf, owner: u32, whose: Handover, client: TcpStream) {

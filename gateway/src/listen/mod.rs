@@ -17,6 +17,6 @@ pub mod udp;
 
 pub use broker::serve_broker;
 pub use gate::{Gate, serve_gate};
-pub use proxy::serve_proxy;
+pub use proxy::{PORT as PROXY_PORT, serve_proxy, serve_socket};
 pub use tcp::serve_tcp;
 pub use udp::serve_udp;

@@ -14,7 +14,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use crate::context::Context;
-use crate::kernel::Enforcer;
+use crate::kernel::{Enforcer, Firewall};
 use crate::posture::Posture;
 
 /// What a look needs.
@@ -22,7 +22,7 @@ use crate::posture::Posture;
 pub struct Scrape {
     ctx: Context,
     posture: Arc<Posture>,
-    enforcer: Enforcer,
+    firewall: Firewall,
     /// Bytes shown last, by direction: what flows move and what they had moved when they ended are read one after the
     /// other, and a counter that once went back would look like a restart.
     shown: [AtomicU64; 2],
@@ -46,11 +46,11 @@ struct ByRule {
 
 impl Scrape {
     /// A look at this gateway.
-    pub fn new(ctx: Context, posture: Arc<Posture>, enforcer: Enforcer) -> Self {
+    pub fn new(ctx: Context, posture: Arc<Posture>, firewall: Firewall) -> Self {
         Self {
             ctx,
             posture,
-            enforcer,
+            firewall,
             shown: Default::default(),
         }
     }
@@ -127,7 +127,7 @@ impl Scrape {
     fn posture(&self, to: &mut Registry) {
         let view = self.posture.view();
         let states = Family::<ByState, Gauge>::default();
-        for state in ["enforcing", "sealed"] {
+        for state in ["enforcing", "sealed", "without_enforcement"] {
             let is = states.get_or_create_owned(&ByState { state });
             is.set(i64::from(view.state == state));
         }
@@ -178,28 +178,34 @@ impl Scrape {
             "Descriptors that there may be",
             limit,
         );
-        match self.enforcer.queue_drops() {
-            Ok(drops) => counter(
-                to,
-                "queue_dropped",
-                "First packets that the kernel's queue had no room for",
-                drops,
-            ),
-            Err(error) => tracing::debug!(%error, "the queue's drops cannot be read"),
+        if let Some(enforcer) = self.firewall.get() {
+            kernel(to, enforcer);
         }
-        match self.enforcer.counters() {
-            Ok(counters) => {
-                let rules =
-                    Family::<ByRule, prometheus_client::metrics::counter::Counter>::default();
-                for (rule, counted) in counters {
-                    rules
-                        .get_or_create_owned(&ByRule { rule })
-                        .inc_by(counted.packets);
-                }
-                to.register("kernel_packets", "Packets that kernel rules refused", rules);
+    }
+}
+
+/// What the kernel part counts.
+fn kernel(to: &mut Registry, enforcer: &Enforcer) {
+    match enforcer.queue_drops() {
+        Ok(drops) => counter(
+            to,
+            "queue_dropped",
+            "First packets that the kernel's queue had no room for",
+            drops,
+        ),
+        Err(error) => tracing::debug!(%error, "the queue's drops cannot be read"),
+    }
+    match enforcer.counters() {
+        Ok(counters) => {
+            let rules = Family::<ByRule, prometheus_client::metrics::counter::Counter>::default();
+            for (rule, counted) in counters {
+                rules
+                    .get_or_create_owned(&ByRule { rule })
+                    .inc_by(counted.packets);
             }
-            Err(error) => tracing::debug!(%error, "the kernel's counters cannot be read"),
+            to.register("kernel_packets", "Packets that kernel rules refused", rules);
         }
+        Err(error) => tracing::debug!(%error, "the kernel's counters cannot be read"),
     }
 }
 

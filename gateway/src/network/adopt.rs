@@ -11,13 +11,18 @@ use super::allot::AllotError;
 use super::join::may_join;
 use super::registry::{ChangeError, Registry};
 use super::state::{State, StateDir};
+use crate::control::api::Via;
 
 impl Registry {
     /// Adopts the networks of an earlier gateway whose links are still there; called before any door opens.
     ///
     /// What has state and no link, or a link and no state, is removed: half a network is worse than none.
     pub fn adopt(&self) -> Result<usize, ChangeError> {
-        let links = self.parts.enforcer.live_links()?;
+        // without a kernel part there are no links, and a socket ended with the gateway that served it
+        let links = match self.parts.firewall.get() {
+            Some(enforcer) => enforcer.live_links()?,
+            None => Vec::new(),
+        };
         let (found, damaged) = self.parts.states.load()?;
         for (folder, error) in damaged {
             tracing::error!(folder = %folder.display(), %error, "the state of a network is damaged; the network is removed");
@@ -70,10 +75,9 @@ impl Registry {
         let network = self.enter(&mut states, state, &composed)?;
         drop(states);
         // A flow of before that has no close in the record was reset by the restart; this entry says so.
-        let outcome = self
-            .parts
-            .enforcer
-            .adopt(link, network.member.clone())
+        let adopted = self.parts.firewall.require();
+        let outcome = adopted
+            .and_then(|enforcer| enforcer.adopt(link, network.member.clone()))
             .map_err(ChangeError::from)
             .and_then(|()| Ok(self.record(&network, "adopted")?));
         if outcome.is_err() {
@@ -84,11 +88,15 @@ impl Registry {
 
     /// Ends networks whose sandbox got a second interface: it may have another way out now.
     pub fn evict_strangers(self: &Arc<Self>) {
-        for network in self.parts.ctx.networks.all() {
+        let Some(enforcer) = self.parts.firewall.get() else {
+            return;
+        };
+        let networks = self.parts.ctx.networks.all().into_iter();
+        for network in networks.filter(|network| network.via == Via::Link) {
             let Ok(link) = network.link.parse() else {
                 continue;
             };
-            let name = match self.parts.enforcer.stranger_in(&link) {
+            let name = match enforcer.stranger_in(&link) {
                 Ok(None) => continue,
                 Ok(Some(name)) => name,
                 Err(error) => {
@@ -106,8 +114,9 @@ impl Registry {
     /// Removes networks whose link is gone (someone deleted it); returns their identities.
     pub fn drop_lost(self: &Arc<Self>) -> Result<Vec<NetworkId>, ChangeError> {
         // asked before the links are: what is being wired or taken away meanwhile is not lost
-        let attached = self.parts.enforcer.attached();
-        let links = self.parts.enforcer.live_links()?;
+        let enforcer = self.parts.firewall.require()?;
+        let attached = enforcer.attached();
+        let links = enforcer.live_links()?;
         let mut lost = Vec::new();
         for network in self.parts.ctx.networks.all() {
             if !attached.iter().any(|link| link.as_str() == network.link) {

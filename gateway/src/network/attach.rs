@@ -23,6 +23,7 @@ use super::replace::live;
 use super::state::State;
 use crate::context::now_ms;
 use crate::control::AttachRequest;
+use crate::control::api::Via;
 use crate::kernel::{AttachPlan, KernelError};
 use crate::limits::{Ledger, Used};
 use crate::policy::Composed;
@@ -38,6 +39,7 @@ impl Registry {
         namespace: OwnedFd,
         owner: u32,
     ) -> Result<Described, ChangeError> {
+        self.fits(request.via)?;
         let avoid = self.routed_elsewhere();
         let taken = self.allotments().allot(request.id.clone(), &avoid)?;
         // after allotting: of two that wish the same name at once the second has been refused by now
@@ -70,6 +72,7 @@ impl Registry {
             self.parts
                 .composer
                 .compose(&request.workspace, &request.policy, self.book())?;
+        self.may_run(request.via, &composed)?;
         let state = State {
             id: taken.id.clone(),
             run: request.run.clone(),
@@ -77,6 +80,7 @@ impl Registry {
             v4: taken.v4,
             v6: taken.v6,
             link: taken.link.clone(),
+            via: request.via,
             broker: request.broker.clone(),
             member: request.member.clone(),
             owner,
@@ -95,20 +99,23 @@ impl Registry {
         // The writer's lock is not needed for the kernel's part: nobody else can change what is not acknowledged yet,
         // and attaches may run side by side.
         drop(states);
-        let plan = AttachPlan {
-            network: taken.id.clone(),
-            link: link.clone(),
-            sandbox: namespace,
-            v4: taken.v4,
-            v6: taken.v6,
-            membership: request.member.clone(),
+        let connected = match request.via {
+            Via::Socket => self.open_socket(&network, namespace),
+            Via::Link => self.parts.firewall.require().and_then(|enforcer| {
+                let plan = AttachPlan {
+                    network: taken.id.clone(),
+                    link: link.clone(),
+                    sandbox: namespace,
+                    v4: taken.v4,
+                    v6: taken.v6,
+                    membership: request.member.clone(),
+                };
+                enforcer.attach(plan).map(drop)
+            }),
         };
-        let wired = self
-            .parts
-            .enforcer
-            .attach(plan)
+        let wired = connected
             .map_err(ChangeError::from)
-            .and_then(|_| Ok(self.names().note(&taken.id, now_ms())?))
+            .and_then(|()| Ok(self.names().note(&taken.id, now_ms())?))
             .and_then(|()| Ok(self.record(&network, "attached")?));
         if let Err(error) = wired {
             self.leave(&network);
@@ -141,6 +148,7 @@ impl Registry {
             v4: state.v4,
             v6: state.v6,
             link: state.link.clone(),
+            via: state.via,
             owner: state.owner,
             scope: Scope::fresh(),
             broker: state.broker.clone(),

@@ -13,6 +13,7 @@ use netpolicy::ruleset::InterfaceName;
 use super::Network;
 use super::registry::{ChangeError, Registry};
 use crate::context::now_ms;
+use crate::control::api::Via;
 use crate::kernel::{KernelError, Removal};
 use crate::limits::Used;
 
@@ -32,7 +33,10 @@ impl Registry {
 
     /// Shuts a link out now and deletes it; a failure is logged, verification finds what is left.
     pub(super) fn unwire(&self, link: &InterfaceName) {
-        let removed = self.parts.enforcer.detach(link).and_then(Removal::finish);
+        let Some(enforcer) = self.parts.firewall.get() else {
+            return;
+        };
+        let removed = enforcer.detach(link).and_then(Removal::finish);
         if let Err(error) = removed {
             tracing::error!(error = &error as &dyn std::error::Error, %link, "a link could not be removed");
         }
@@ -64,7 +68,10 @@ impl Registry {
         while network.ledger.flows() > 0 && Instant::now() < due {
             std::thread::park_timeout(Duration::from_millis(1));
         }
-        let removal = self.parts.enforcer.detach(&link);
+        let removal = match (network.via, self.parts.firewall.get()) {
+            (Via::Link, Some(enforcer)) => enforcer.detach(&link).map(Some),
+            (Via::Socket, _) | (Via::Link, None) => Ok(None),
+        };
         if let Err(error) = self.record(&network, change) {
             tracing::error!(sandbox.id = %id, %error, "a detach was not recorded");
         }
@@ -76,7 +83,7 @@ impl Registry {
         let removal = removal?;
         // Off the caller's path: deleting a veth pair costs 20 to 30 ms. The names are free again only afterwards.
         let finish = move || {
-            if let Err(error) = removal.finish() {
+            if let Some(Err(error)) = removal.map(Removal::finish) {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
                     "a detached link could not be deleted"

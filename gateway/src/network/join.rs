@@ -60,6 +60,7 @@ mod tests {
             v4: Ipv4Addr::LOCALHOST,
             v6: Ipv6Addr::LOCALHOST,
             link: "sp0".to_owned(),
+            via: crate::control::api::Via::Link,
             broker: None,
             member: member.map(|(group, service)| Membership {
                 group: group.parse().unwrap(),

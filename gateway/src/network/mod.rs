@@ -15,6 +15,7 @@ pub mod recompose;
 pub mod redecide;
 pub mod registry;
 mod replace;
+mod socket;
 pub mod state;
 
 use std::collections::HashMap;
@@ -28,6 +29,7 @@ use netpolicy::ids::{Generation, NetworkId};
 use netpolicy::policy::NamesMode;
 use tokio_util::sync::CancellationToken;
 
+use crate::control::api::Via;
 use crate::limits::Ledger;
 use crate::member::Membership;
 use crate::resolve::Leases;
@@ -62,6 +64,8 @@ pub struct Network {
     pub v6: Ipv6Addr,
     /// Outer link's name in the gateway namespace.
     pub link: String,
+    /// Whether it has that link, or a socket to the proxy only.
+    pub via: Via,
     /// Socket that gets the broker connections, if any.
     pub broker: Option<PathBuf>,
     /// Who attached it: only a broker of the same user gets its connections.

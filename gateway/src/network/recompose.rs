@@ -49,6 +49,7 @@ impl Registry {
             self.parts
                 .composer
                 .compose_with(&network.workspace, source, before, self.book())?;
+        self.may_run(network.via, &composed)?;
         if composed.snapshot.hash() != entered.state.policy {
             let state = entered.state.clone();
             self.enforce(network, entered, state, &composed)?;

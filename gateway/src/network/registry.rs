@@ -19,8 +19,9 @@ use super::allot::{AllotError, Allotments, Pools};
 use super::join::JoinError;
 use super::names::{NameError, Names};
 use super::state::{State, StateDir};
+use crate::config::EgressFilter;
 use crate::context::Context;
-use crate::kernel::{Enforcer, KernelError};
+use crate::kernel::{Firewall, KernelError};
 use crate::policy::{ComposeError, Composer, Stamp};
 use crate::record::Unwritable;
 use crate::record::entry::{Entry, NetworkChange};
@@ -64,7 +65,9 @@ pub struct Parts {
     /// Shared handles.
     pub ctx: Context,
     /// The kernel part.
-    pub enforcer: Enforcer,
+    pub firewall: Firewall,
+    /// What runs where there is none.
+    pub filter: EgressFilter,
     /// Composition.
     pub composer: Composer,
     /// Address pools.

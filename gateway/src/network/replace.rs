@@ -37,6 +37,7 @@ impl Registry {
             .parts
             .composer
             .compose(&network.workspace, source, self.book())?;
+        self.may_run(network.via, &composed)?;
         let state = State {
             source: source.settled(),
             ..entered.state.clone()

@@ -36,6 +36,9 @@ pub struct State {
     pub v6: Ipv6Addr,
     /// Outer link.
     pub link: String,
+    /// Whether it has that link, or a socket to the proxy only.
+    #[serde(default)]
+    pub via: crate::control::api::Via,
     /// Broker socket.
     pub broker: Option<PathBuf>,
     /// What it is to its siblings.
@@ -182,6 +185,7 @@ mod tests {
             v4: Ipv4Addr::new(198, 18, 0, 2),
             v6: Ipv6Addr::LOCALHOST,
             link: "sp0".to_owned(),
+            via: crate::control::api::Via::Link,
             broker: None,
             member: None,
             owner: 0,

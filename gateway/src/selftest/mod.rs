@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::control::PolicySource;
 use crate::control::api::{Probe, SelftestReport};
-use crate::kernel::Enforcer;
+use crate::kernel::Firewall;
 use crate::network::registry::{ChangeError, Registry};
 use crate::posture::Cause;
 use probe::{Outcome, Sandbox, Target};
@@ -29,13 +29,13 @@ const COUNTED: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Selftest {
     registry: Arc<Registry>,
-    enforcer: Enforcer,
+    firewall: Firewall,
 }
 
 impl Selftest {
     /// Over a gateway's own parts.
-    pub fn new(registry: Arc<Registry>, enforcer: Enforcer) -> Self {
-        Self { registry, enforcer }
+    pub fn new(registry: Arc<Registry>, firewall: Firewall) -> Self {
+        Self { registry, firewall }
     }
 
     /// Before the posture opens. Blocks for tens of milliseconds.
@@ -220,7 +220,8 @@ impl Selftest {
     /// Whether a kernel counter grows by an act.
     fn dropped(&self, counter: &str, act: impl FnOnce() -> Outcome) -> Outcome {
         let count = || -> Result<u64, String> {
-            let all = self.enforcer.counters().map_err(|e| e.to_string())?;
+            let enforcer = self.firewall.require().map_err(|e| e.to_string())?;
+            let all = enforcer.counters().map_err(|e| e.to_string())?;
             all.into_iter()
                 .find(|(name, _)| name == counter)
                 .map(|(_, c)| c.packets)

@@ -53,6 +53,7 @@ impl Sandbox {
             policy: policy.clone(),
             broker: Some(path.clone()),
             member: None,
+            via: crate::control::api::Via::Link,
             labels: BTreeMap::from([("sallyport.role".to_owned(), "selftest".to_owned())]),
         };
         let descriptor = namespace.fd().try_clone_to_owned()?;

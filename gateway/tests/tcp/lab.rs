@@ -299,6 +299,7 @@ fn attach(ctx: &Context, dir: &std::path::Path, policy: &str, v4: Ipv4Addr) -> A
         v4,
         v6: Ipv6Addr::new(0xfd53, 0x616c, 0x6c79, 2, 0, 0, 0, last.into()),
         link: format!("l{last}"),
+        via: gateway::control::api::Via::Link,
         owner: 0,
         scope: gateway::resolve::upstream::Scope::fresh(),
         broker: None,

@@ -54,24 +54,56 @@ pub fn explain(destination: &str, form: Form) -> ExitCode {
 
 fn ask(destination: &str, form: Form) -> std::io::Result<String> {
     let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
-    let broker = SocketAddr::new(address_of(NAME, &hosts).unwrap_or(DEFAULT), 80);
-    let mut stream = TcpStream::connect_timeout(&broker, PATIENCE)?;
+    let address = address_of(NAME, &hosts).unwrap_or(DEFAULT);
+    let way = if address.is_loopback() {
+        Way::Proxy
+    } else {
+        Way::Link
+    };
+    let mut stream = TcpStream::connect_timeout(&SocketAddr::new(address, way.port()), PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    stream.write_all(request(destination, form).as_bytes())?;
+    stream.write_all(request(destination, form, way).as_bytes())?;
     let mut answer = Vec::new();
     stream.take(LONGEST_ANSWER).read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-fn request(destination: &str, form: Form) -> String {
+/// How the broker is reached.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// At its own address.
+    Link,
+    /// Through the proxy on this sandbox's loopback, where it has no network.
+    Proxy,
+}
+
+impl Way {
+    const fn port(self) -> u16 {
+        match self {
+            Self::Link => 80,
+            Self::Proxy => 3128,
+        }
+    }
+
+    /// What stands before the path of a request.
+    const fn before(self) -> &'static str {
+        match self {
+            Self::Link => "",
+            Self::Proxy => "http://broker.sallyport.internal",
+        }
+    }
+}
+
+fn request(destination: &str, form: Form, way: Way) -> String {
     let accept = match form {
         Form::Text => "text/plain",
         Form::Json => "application/json",
     };
     let destination = escape(destination);
     format!(
-        "GET /v1/net/explain?dest={destination} HTTP/1.1\r\nHost: {NAME}\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
+        "GET {}/v1/net/explain?dest={destination} HTTP/1.1\r\nHost: {NAME}\r\nAccept: {accept}\r\nConnection: close\r\n\r\n",
+        way.before()
     )
 }
 
@@ -106,11 +138,19 @@ mod tests {
 
     #[test]
     fn destination_cannot_add_a_header() {
-        let request = request("x HTTP/1.1\r\nHost: evil", Form::Text);
+        let request = request("x HTTP/1.1\r\nHost: evil", Form::Text, Way::Link);
         assert_eq!(request.lines().count(), 5);
         assert!(request.starts_with(
             "GET /v1/net/explain?dest=x%20HTTP%2F1.1%0D%0AHost%3A%20evil HTTP/1.1\r\n"
         ));
+    }
+
+    #[test]
+    fn without_a_network_the_broker_is_asked_through_the_proxy() {
+        let request = request("a.example", Form::Json, Way::Proxy);
+        let line = request.lines().next();
+        let wanted = "GET http://broker.sallyport.internal/v1/net/explain?dest=a.example HTTP/1.1";
+        assert_eq!(line, Some(wanted));
     }
 
     #[test]

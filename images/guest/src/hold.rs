@@ -1,18 +1,34 @@
 //! The holder: keeps a pod's namespaces alive and hands out its own network namespace, once.
 //!
+//! Where the gateway can own no namespaces it hands out a door instead: a listener on the loopback of its own namespace,
+//! which keeps no copy here, so that the gateway alone accepts on it and its end closes it.
+//!
 //! It opens its own `/proc/self/ns/net`, so nobody has to name a namespace by process id, which could be reused, and
 //! sends it over a socket that the runner mounted for this one use. Nothing else runs in its pid namespace. It ends
 //! on SIGTERM, SIGINT or SIGQUIT from the engine.
 
 use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 use crate::sys;
 
-/// Sends the namespace, then waits to be told to end.
-pub fn run(socket: &str) -> ExitCode {
+/// What is handed out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Hand {
+    /// The network namespace.
+    Namespace,
+    /// A listener where programs inside find their proxy.
+    Door,
+}
+
+/// Where programs inside find the proxy, in namespaces that have only `lo`.
+const DOOR: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 3128);
+
+/// Sends it, then waits to be told to end.
+pub fn run(socket: &str, hand: Hand) -> ExitCode {
     if let Err(error) = sys::refuse_tracing() {
         eprintln!("sally hold: cannot refuse tracing: {error}");
         return ExitCode::FAILURE;
@@ -24,8 +40,8 @@ pub fn run(socket: &str) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if let Err(error) = hand_over(socket) {
-        eprintln!("sally hold: cannot hand over the network namespace: {error}");
+    if let Err(error) = hand_over(socket, hand) {
+        eprintln!("sally hold: cannot hand over what was asked for: {error}");
         return ExitCode::FAILURE;
     }
     loop {
@@ -40,8 +56,10 @@ pub fn run(socket: &str) -> ExitCode {
     }
 }
 
-fn hand_over(socket: &str) -> std::io::Result<()> {
-    let namespace = File::open("/proc/self/ns/net")?;
+fn hand_over(socket: &str, hand: Hand) -> std::io::Result<()> {
     let stream = UnixStream::connect(socket)?;
-    sys::send_descriptor(&stream, namespace.as_fd())
+    match hand {
+        Hand::Namespace => sys::send_descriptor(&stream, File::open("/proc/self/ns/net")?.as_fd()),
+        Hand::Door => sys::send_descriptor(&stream, TcpListener::bind(DOOR)?.as_fd()),
+    }
 }

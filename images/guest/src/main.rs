@@ -27,7 +27,7 @@ denies is reset at once. `sally net explain` names the reason and what would cha
 
 Exit codes of `net explain`: 0 permitted, 1 denied, 2 could not ask.
 
-Used by Sallyport itself: `sally hold --socket PATH`, `sally init --deadline-seconds N -- CMD...`.
+Used by Sallyport itself: `sally hold [--door] --socket PATH`, `sally init --deadline-seconds N -- CMD...`.
 ";
 
 /// What `sally` itself got wrong in its arguments, as in sysexits.h.
@@ -40,7 +40,8 @@ fn main() -> ExitCode {
         .map(|a| a.to_str().unwrap_or_default())
         .collect();
     match words.as_slice() {
-        ["hold", "--socket", path] => hold::run(path),
+        ["hold", "--socket", path] => hold::run(path, hold::Hand::Namespace),
+        ["hold", "--door", "--socket", path] => hold::run(path, hold::Hand::Door),
         ["init", "--deadline-seconds", seconds, "--", _, ..] => match seconds.parse() {
             Ok(seconds) => init::run(seconds, arguments.get(4..).unwrap_or_default()),
             Err(_) => usage("--deadline-seconds takes a whole number"),

@@ -14,6 +14,7 @@ mod watch;
 use std::time::Duration;
 
 use gateway::control::PolicySource;
+use gateway::control::api::Via;
 use tokio::sync::mpsc;
 
 use self::watch::Watch;
@@ -21,7 +22,7 @@ use crate::Runner;
 use crate::image::ImageError;
 use crate::job::Job;
 use crate::output::Meter;
-use crate::pod::{Pod, PodError};
+use crate::pod::{Pod, PodError, proxy_variables};
 use crate::run::{EndReason, Event, Failure, RunId, Started};
 use crate::runs::{Ends, Reserved, RunState, RunView};
 use crate::sandbox::{
@@ -64,7 +65,7 @@ struct Done {
 
 async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result<Done, Failure> {
     let image = prepare_image(runner, job, events).await?;
-    let isolation = choose(runner, job)?;
+    let isolation = choose(runner, job).await?;
     let command = if job.command.is_empty() {
         image.command.clone()
     } else {
@@ -238,8 +239,18 @@ async fn prepare_image(runner: &Runner, job: &Job, events: &Events) -> Result<Im
 }
 
 /// The class that the job requires, or the strongest that the host has.
-fn choose(runner: &Runner, job: &Job) -> Result<Isolation, Failure> {
-    let has = &runner.pods.backend.facts().isolation;
+async fn choose(runner: &Runner, job: &Job) -> Result<Isolation, Failure> {
+    let mut has = runner.pods.backend.facts().isolation.clone();
+    if runner.pods.via().await? == Via::Socket {
+        // a kernel in user space has a loopback of its own, on which nobody could answer
+        has.retain(|class| *class == Isolation::Hardened);
+        if job.isolation.required() == Some(Isolation::Gvisor) {
+            let text =
+                "the class gvisor needs the egress firewall, and the gateway runs without it";
+            let hint = Some("`sallyport doctor` says what the firewall lacks".to_owned());
+            return Err(Failure::new("isolation", text).hint(hint));
+        }
+    }
     let chosen = match job.isolation.required() {
         Some(required) if has.contains(&required) => Ok(required),
         Some(required) => Err(required),
@@ -263,7 +274,9 @@ async fn pod(
         match runner.pods.assign(&mut pod, policy).await {
             Ok(()) => return Ok(pod),
             Err(error) => {
-                let refused = matches!(&error, PodError::Gateway { source, .. } if source.problem().is_some_and(|p| p.code != "not_found"));
+                // a pooled pod from before the firewall came is of no use, and a fresh one may be
+                let useless = ["not_found", "not_enforced"];
+                let refused = matches!(&error, PodError::Gateway { source, .. } if source.problem().is_some_and(|p| !useless.contains(&p.code.as_str())));
                 release_unused(runner, Some(pod)).await;
                 if refused || matches!(error, PodError::NoSuchPreset(_)) {
                     return Err(error);
@@ -302,7 +315,8 @@ async fn live(
         holder: pod.holder.clone(),
         image_id: plan.image.id.clone(),
         command: plan.command.clone(),
-        env: plan.job.env.clone(),
+        // the job's own come last, and win
+        env: [proxy_variables(pod.network.via), plan.job.env.clone()].concat(),
         workdir: plan
             .job
             .workdir
@@ -332,7 +346,7 @@ async fn live(
         isolation: plan.isolation,
         engine: backend.facts().name.clone(),
         image: plan.image.id.clone(),
-        notes: notes(&unlimited),
+        notes: notes(&unlimited, pod.network.remark.as_deref()),
     };
     let _ = events.send(Event::Started(started)).await;
     let output = backend
@@ -355,7 +369,7 @@ async fn live(
 }
 
 /// What holds less than was asked for, for people.
-fn notes(unlimited: &[&str]) -> Vec<String> {
+fn notes(unlimited: &[&str], remark: Option<&str>) -> Vec<String> {
     let lacking = (!unlimited.is_empty()).then(|| {
         format!(
             "this engine does not limit {}: one run may take all that its user has (rootless engines need control groups \
@@ -363,7 +377,11 @@ fn notes(unlimited: &[&str]) -> Vec<String> {
             unlimited.join(", ")
         )
     });
-    lacking.into_iter().collect()
+    remark
+        .map(str::to_owned)
+        .into_iter()
+        .chain(lacking)
+        .collect()
 }
 
 /// The undo stack, in reverse. The network goes only after the last process of the workload.

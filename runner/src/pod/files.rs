@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use gateway::control::api::NetworkView;
+use gateway::control::api::{NetworkView, Via};
 
 use crate::sandbox::PodFiles;
 
@@ -31,8 +31,30 @@ fn write_readable(path: &Path, text: &str) -> io::Result<()> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o444))
 }
 
+/// Variables by which programs find the proxy, where the sandbox has no network; in both cases, as programs differ.
+pub fn proxy_variables(via: Via) -> Vec<(String, String)> {
+    const PROXY: &str = "http://127.0.0.1:3128";
+    let of = |name: &str, value: &str| {
+        [name.to_owned(), name.to_lowercase()].map(|name| (name, value.to_owned()))
+    };
+    match via {
+        Via::Link => Vec::new(),
+        Via::Socket => [
+            of("HTTP_PROXY", PROXY),
+            of("HTTPS_PROXY", PROXY),
+            of("ALL_PROXY", PROXY),
+            of("NO_PROXY", "localhost,127.0.0.1,::1"),
+        ]
+        .concat(),
+    }
+}
+
 /// `ndots:1`: a name with a dot is asked for as it is; there is no search list for anything else.
 fn resolv_conf(network: &NetworkView) -> String {
+    if network.via == Via::Socket {
+        return "# no network here: names are looked up by the proxy at 127.0.0.1:3128\noptions ndots:1 timeout:1 attempts:1\n"
+            .to_owned();
+    }
     format!(
         "nameserver {}\nnameserver {}\noptions ndots:1\n",
         network.service_v4, network.service_v6
@@ -42,6 +64,10 @@ fn resolv_conf(network: &NetworkView) -> String {
 /// The broker has a fixed entry, so that no answer of anyone can move it.
 fn hosts(network: &NetworkView) -> String {
     let line = |address: IpAddr, names: &str| format!("{address}\t{names}\n");
+    if network.via == Via::Socket {
+        let own = "localhost sandbox broker.sallyport.internal";
+        return line([127, 0, 0, 1].into(), own);
+    }
     [
         line([127, 0, 0, 1].into(), "localhost"),
         line(
@@ -78,6 +104,15 @@ mod tests {
         );
         assert!(read(&files.hosts).contains("198.18.0.1\tbroker.sallyport.internal\n"));
         assert_eq!(read(&files.hostname), "sandbox\n");
+        let none = NetworkView {
+            via: Via::Socket,
+            ..network
+        };
+        assert!(!resolv_conf(&none).contains("nameserver"));
+        assert_eq!(
+            super::hosts(&none),
+            "127.0.0.1\tlocalhost sandbox broker.sallyport.internal\n"
+        );
         let mode = std::fs::metadata(&files.hosts)
             .unwrap()
             .permissions()

@@ -14,12 +14,13 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gateway::control::api::{NetworkView, PolicyReplaced};
+use gateway::control::api::{NetworkView, PolicyReplaced, Via};
 use gateway::control::{AttachRequest, Client, PolicySource};
 use netpolicy::ids::{NetworkId, PolicyHash};
 use sha2::{Digest, Sha256};
 
 pub use error::PodError;
+pub use files::proxy_variables;
 
 use self::files::write_files;
 use self::handover::{listen_once, make_folder, receive_namespace};
@@ -114,9 +115,11 @@ impl Pods {
             path: folder.clone(),
             source,
         })?;
+        let via = self.via().await?;
         let spec = HolderSpec {
             run: run.clone(),
             socket: folder.join(SOCKET),
+            via,
         };
         parts.holder = Some(self.backend.hold(&spec).await?);
         let namespace = receive_namespace(listener)
@@ -131,6 +134,7 @@ impl Pods {
             policy: policy.clone(),
             broker: Some(self.broker.clone()),
             member: None,
+            via,
             labels: BTreeMap::from([(INSTANCE_LABEL.to_owned(), self.instance.clone())]),
         };
         if let Some(id) = id {
@@ -160,6 +164,16 @@ impl Pods {
             network,
             files,
         })
+    }
+
+    /// How the gateway takes sandboxes now.
+    pub async fn via(&self) -> Result<Via, PodError> {
+        let posture = self.gateway.posture().await;
+        let view = posture.map_err(|source| PodError::Gateway {
+            act: "asking the gateway how it takes sandboxes",
+            source,
+        })?;
+        Ok(view.via)
     }
 
     /// Gives a pooled pod its job's policy; the reply is the acknowledgement.

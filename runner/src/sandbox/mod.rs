@@ -19,6 +19,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
+use gateway::control::api::Via;
+
 use crate::job::ImageName;
 use crate::run::RunId;
 
@@ -87,8 +89,10 @@ impl Role {
 pub struct HolderSpec {
     /// The run that its pod is for.
     pub run: RunId,
-    /// One-use socket on which it sends its network namespace.
+    /// One-use socket on which it sends its network namespace, or its door.
     pub socket: PathBuf,
+    /// Which of the two.
+    pub via: Via,
 }
 
 /// Files of the host that a workload sees read-only in place of its own.

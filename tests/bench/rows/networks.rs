@@ -105,6 +105,7 @@ fn fresh_namespace() -> Result<OwnedFd> {
 async fn attach(client: &Client, next: &mut usize) -> Result<(NetworkId, f64)> {
     *next += 1;
     let request = AttachRequest {
+        via: gateway::control::api::Via::Link,
         id: Some(format!("bench-{next}").parse()?),
         run: None,
         workspace: "bench".into(),

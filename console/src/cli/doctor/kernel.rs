@@ -36,7 +36,7 @@ pub fn checks() -> Vec<Check> {
             } else {
                 (
                     State::Wrong,
-                    "a kernel with nf_tables, nft_tproxy and network namespaces: the distribution's full one",
+                    "a kernel with nf_tables, nft_tproxy and network namespaces: the distribution's full one; without, sandboxes have a socket to the proxy only (`gateway.egress_filter`)",
                 )
             };
             vec![Check::not("kernel rules", state, seen, fix)]

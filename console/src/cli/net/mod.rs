@@ -153,6 +153,7 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
             } => {
                 let namespace = open(&netns)?;
                 let request = AttachRequest {
+                    via: gateway::control::api::Via::Link,
                     id: name.map(|n| id(&n)).transpose()?,
                     run: None,
                     workspace,
@@ -243,7 +244,12 @@ fn list(networks: &[NetworkView], format: Format) -> Result<(), Failure> {
         "down",
         "run",
     ];
-    show::out(show::table(head, networks.iter().map(row)))
+    show::out(show::table(head, networks.iter().map(row)))?;
+    // the gateway's own state, so the same for each
+    if let Some(remark) = networks.iter().find_map(|n| n.remark.as_deref()) {
+        show::alert(remark);
+    }
+    Ok(())
 }
 
 fn show_one(network: &NetworkView, format: Format) -> Result<(), Failure> {
@@ -256,6 +262,13 @@ fn show_one(network: &NetworkView, format: Format) -> Result<(), Failure> {
         (
             "DNS, broker, proxy",
             format!("{}, {}", network.service_v4, network.service_v6),
+        ),
+        (
+            "gateway",
+            network
+                .remark
+                .clone()
+                .unwrap_or_else(|| gateway::posture::BLOCKED.to_owned()),
         ),
         ("workspace", network.workspace.clone()),
         (

@@ -185,7 +185,7 @@ fn tell(event: &Event, quiet: bool) -> Result<(), Failure> {
         }
         Event::Started(started) if !quiet => {
             for text in &started.notes {
-                show::note(format_args!("sallyport: note: {}", show::clean(text)));
+                show::alert(&format!("sallyport: {text}"));
             }
         }
         Event::Flows(flows) if !quiet => summary::print(flows),

@@ -286,6 +286,7 @@ pub fn document(text: &str) -> PolicySource {
 
 pub fn request(policy: &str) -> AttachRequest {
     AttachRequest {
+        via: crate::control::api::Via::Link,
         id: None,
         run: None,
         workspace: "default".to_owned(),

@@ -34,6 +34,9 @@ pub struct PostureView {
     pub since_ms: i64,
     /// How connects are answered, e.g. that the SYN queue is missing.
     pub notes: Vec<String>,
+    /// How sandboxes are attached now.
+    #[serde(default)]
+    pub via: super::Via,
 }
 
 /// Outcome of one selftest probe.

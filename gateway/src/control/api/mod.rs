@@ -26,7 +26,7 @@ mod traffic;
 
 pub use gateway::{Health, PostureView, Probe, SelftestReport};
 pub use network::{
-    AttachRequest, Detached, NetworkView, PolicyReplaced, PolicySource, default_workspace,
+    AttachRequest, Detached, NetworkView, PolicyReplaced, PolicySource, Via, default_workspace,
 };
 pub use problem::Problem;
 pub use traffic::{

@@ -65,6 +65,25 @@ impl PolicySource {
     }
 }
 
+/// How a sandbox reaches the gateway.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Via {
+    /// A link of its own into the gateway's namespace; the descriptor is the sandbox's namespace.
+    #[default]
+    Link,
+    /// No network but `lo`, where the explicit proxy answers; the descriptor is that listener. Only where there is no
+    /// kernel part.
+    Socket,
+}
+
+impl Via {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+    fn is_link(&self) -> bool {
+        *self == Self::Link
+    }
+}
+
 /// Puts a namespace behind the gateway. Its descriptor travels with the first byte of the request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -86,6 +105,9 @@ pub struct AttachRequest {
     /// What it is to its siblings, for a service of an app. A run has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<Membership>,
+    /// What the descriptor is.
+    #[serde(default, skip_serializing_if = "Via::is_link")]
+    pub via: Via,
     /// Opaque to the gateway, shown in lists.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -135,6 +157,12 @@ pub struct NetworkView {
     /// What it is to its siblings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<Membership>,
+    /// How it reaches the gateway.
+    #[serde(default, skip_serializing_if = "Via::is_link")]
+    pub via: Via,
+    /// What is not as it should be with the gateway, in the words of its posture; `None` while it enforces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remark: Option<String>,
     /// As given at attach.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,

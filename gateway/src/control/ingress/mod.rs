@@ -219,7 +219,11 @@ impl<'a> Way<'a> {
     }
 
     async fn connect(&self) -> io::Result<TcpStream> {
-        let (namespace, service, to) = (self.verbs.enforcer.clone(), self.service, self.to);
+        let (namespace, service, to) = (
+            self.verbs.enforcer().map_err(io::Error::other)?,
+            self.service,
+            self.to,
+        );
         let dialled = blocking(move || dial_in(namespace.ns(), service, to)).await;
         let stream = dialled
             .map_err(io::Error::other)?

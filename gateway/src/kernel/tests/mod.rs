@@ -2,6 +2,7 @@
 
 mod connect;
 mod death;
+mod door;
 mod frames;
 mod gate;
 mod lab;

@@ -6,9 +6,11 @@
 //! source address, so it never asks for credentials.
 
 mod request;
+mod socket;
 mod tunnel;
 
 pub use crate::relay::http::onward::origin_form;
+pub use socket::serve_socket;
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -29,6 +31,9 @@ use crate::network::flows::Door;
 use crate::relay::http::{Reader, read_head, status_of};
 use crate::relay::{Answer, Early, Explain, Waits, plain_denial, reset};
 use crate::resolve::Asked;
+
+/// Its port, on the service address and on the loopback of sandboxes without a network.
+pub const PORT: u16 = 3128;
 
 /// A client of the proxy: its connection holds one place among the network's flows from the start.
 #[derive(Debug)]

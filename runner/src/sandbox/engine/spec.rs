@@ -12,6 +12,8 @@ use bollard::models::{
     Mount, MountType, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
 
+use gateway::control::api::Via;
+
 use super::connect::{Flavour, Runtime};
 use crate::run::RunId;
 use crate::sandbox::{HolderSpec, Isolation, Role, User, WorkloadSpec};
@@ -130,7 +132,12 @@ pub fn holder(common: &Common<'_>, image: &str, spec: &HolderSpec) -> ContainerC
         user: Some(NOBODY.to_owned()),
         hostname: Some(HOST_NAME.to_owned()),
         entrypoint: Some(vec!["/sally".to_owned()]),
-        cmd: Some(["hold", "--socket", SOCKET].map(str::to_owned).to_vec()),
+        cmd: Some(match spec.via {
+            Via::Link => ["hold", "--socket", SOCKET].map(str::to_owned).to_vec(),
+            Via::Socket => ["hold", "--door", "--socket", SOCKET]
+                .map(str::to_owned)
+                .to_vec(),
+        }),
         working_dir: Some("/".to_owned()),
         attach_stdout: Some(false),
         attach_stderr: Some(false),

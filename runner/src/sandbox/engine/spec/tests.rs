@@ -174,6 +174,7 @@ fn holder_is_nobody_with_one_socket() {
     let spec = HolderSpec {
         run: "0123456789abcdef".parse().unwrap(),
         socket: "/p/ns.sock".into(),
+        via: Via::Link,
     };
     let mut body = holder(&common(Flavour::Docker), "sallyport/holder:x", &spec);
     let host = body.host_config.take().unwrap();
@@ -182,4 +183,13 @@ fn holder_is_nobody_with_one_socket() {
     assert_eq!(host.mounts.unwrap().len(), 1);
     assert_eq!(body.user.as_deref(), Some("65534:65534"));
     assert_eq!(body.labels.unwrap()["sallyport.role"], "holder");
+    assert_eq!(body.cmd.unwrap(), ["hold", "--socket", "/socket"]);
+    let spec = HolderSpec {
+        via: Via::Socket,
+        ..spec
+    };
+    let body = super::holder(&common(Flavour::Docker), "sallyport/holder:x", &spec);
+    let host = body.host_config.unwrap();
+    assert_eq!(host.network_mode.as_deref(), Some("none"));
+    assert_eq!(body.cmd.unwrap(), ["hold", "--door", "--socket", "/socket"]);
 }
