@@ -167,7 +167,12 @@ static USERS: Shape = Shape {
         field(
             "attach",
             UIDS,
-            "May also attach and detach networks and replace their policies.",
+            "May also attach network namespaces of their own, detach them and replace their policies.",
+        ),
+        field(
+            "attach_any",
+            UIDS,
+            "May also attach namespaces of others: a runner whose engine is root's. Such a user is trusted with every namespace that it can open.",
         ),
         field(
             "operate",

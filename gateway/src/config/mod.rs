@@ -91,6 +91,8 @@ pub struct ControlUsers {
     pub observe: BTreeSet<u32>,
     /// May attach, detach, replace policies, open ingress (a runner).
     pub attach: BTreeSet<u32>,
+    /// May attach namespaces of others besides (a runner whose engine is root's).
+    pub attach_any: BTreeSet<u32>,
     /// May run the selftest, capture packets, and have policy sources looked at and proposals written.
     pub operate: BTreeSet<u32>,
 }

@@ -282,11 +282,14 @@ fn users(node: &Node, mistakes: &mut Mistakes) -> ControlUsers {
             .collect()
     };
     let operate = group("operate");
-    let attach: BTreeSet<u32> = group("attach").union(&operate).copied().collect();
+    let attach_any = group("attach_any");
+    let mut attach: BTreeSet<u32> = group("attach").union(&operate).copied().collect();
+    attach.extend(&attach_any);
     let observe = group("observe").union(&attach).copied().collect();
     ControlUsers {
         observe,
         attach,
+        attach_any,
         operate,
     }
 }

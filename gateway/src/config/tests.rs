@@ -70,11 +70,11 @@ fn what_is_not_enforced_yet_is_refused_with_that_word_and_required_is_taken() {
 
 #[test]
 fn a_group_of_users_includes_the_greater_ones() {
-    let text =
-        "gateway:\n  control_users: { observe: [1001], attach: [1002, root], operate: [1003] }\n";
+    let text = "gateway:\n  control_users: { observe: [1001], attach: [1002, root], attach_any: [1004], operate: [1003] }\n";
     let users = GatewayConfig::parse("c.yml", text).unwrap().control_users;
-    assert_eq!(users.observe, BTreeSet::from([0, 1001, 1002, 1003]));
-    assert_eq!(users.attach, BTreeSet::from([0, 1002, 1003]));
+    assert_eq!(users.observe, BTreeSet::from([0, 1001, 1002, 1003, 1004]));
+    assert_eq!(users.attach, BTreeSet::from([0, 1002, 1003, 1004]));
+    assert_eq!(users.attach_any, BTreeSet::from([1004]));
     assert_eq!(users.operate, BTreeSet::from([1003]));
     assert!(
         mistakes("gateway:\n  control_users: { attach: [no-such-user-here] }\n")[0]

@@ -36,6 +36,11 @@ pub fn is_ours(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
+/// Whether a peer may attach a namespace that is not its own.
+pub fn may_any(users: &ControlUsers, peer: Peer) -> bool {
+    is_ours(peer.uid) || users.attach_any.contains(&peer.uid)
+}
+
 /// Whether a peer may use a verb. Root and the gateway's own user may do everything.
 pub fn may(users: &ControlUsers, peer: Peer, group: Group) -> bool {
     let listed = match group {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use netpolicy::ids::NetworkId;
 use tokio::sync::oneshot;
 
-use super::access::{Peer, is_ours};
+use super::access::{Peer, is_ours, may_any};
 use super::api::{
     AttachRequest, Detached, ExplainRequest, FlowView, FourTuple, Health, NetworkView, Owner,
     PolicyReplaced, PolicySource, PostureView, Problem, SelftestReport,
@@ -19,9 +19,9 @@ use super::check::check_attach;
 use super::problems;
 use crate::config::ControlUsers;
 use crate::context::Context;
-use crate::kernel::{Enforcer, Firewall};
+use crate::kernel::{Enforcer, Firewall, KernelError, Ns};
 use crate::network::flows::Flow;
-use crate::network::registry::{Described, Registry};
+use crate::network::registry::{ChangeError, Described, Registry};
 use crate::posture::Posture;
 use crate::record::Journal;
 use crate::selftest::Selftest;
@@ -79,9 +79,12 @@ impl Verbs {
         self.wait_open().await?;
         self.wait_source(&request.policy).await;
         let registry = self.registry.clone();
+        let only_own = !may_any(&self.users, peer);
         let (sender, receiver) = oneshot::channel();
         let work = move || {
-            let attached = registry.attach(&request, namespace, peer.uid);
+            let attached = judge(namespace, peer, only_own)
+                .map_err(ChangeError::from)
+                .and_then(|namespace| registry.attach(&request, namespace, peer.uid));
             let id = attached.as_ref().ok().map(|d| d.network.id.clone());
             let nobody_waits = sender.is_closed() || sender.send(attached).is_err();
             if let (true, Some(id)) = (nobody_waits, id)
@@ -327,6 +330,16 @@ impl Verbs {
             .ok_or_else(|| problems::unknown(id))?;
         super::explain::explain(&network, request)
     }
+}
+
+/// Lets a peer attach only what is its own, and nobody what a gateway works in.
+fn judge(namespace: OwnedFd, peer: Peer, only_own: bool) -> Result<OwnedFd, KernelError> {
+    let ns = Ns::from_fd(namespace)?;
+    if only_own {
+        ns.refuse_foreign(peer.uid)?;
+    }
+    ns.refuse_gateways()?;
+    Ok(ns.into())
 }
 
 /// One live flow.

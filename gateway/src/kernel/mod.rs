@@ -14,6 +14,7 @@
 pub mod arrivals;
 pub mod attach;
 pub mod batch;
+mod belonging;
 mod buffers;
 pub mod datagrams;
 pub mod enforcer;

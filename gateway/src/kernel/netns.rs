@@ -239,6 +239,12 @@ impl Ns {
     }
 }
 
+impl From<Ns> for OwnedFd {
+    fn from(ns: Ns) -> Self {
+        ns.fd
+    }
+}
+
 /// Runs routing requests in the namespace of the calling thread, which must not belong to a runtime.
 pub fn route_here<T, F, Fut>(requests: F) -> Result<T, KernelError>
 where

@@ -268,7 +268,7 @@ impl Drop for Lab {
             let _ = running.kill.send(());
             let _ = running.thread.join();
         }
-        for end in ["u", "f", "g", "b"] {
+        for end in ["u", "f", "g", "b", "o"] {
             let _ = Command::new("ip")
                 .args(["netns", "del", &format!("{}{end}", self.name)])
                 .output();

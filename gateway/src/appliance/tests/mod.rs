@@ -1,5 +1,6 @@
 //! A whole gateway in namespaces of its own: attach, replace, detach, restart, tampering, floors, control.
 
+mod belonging;
 mod broker;
 mod control;
 mod ends;

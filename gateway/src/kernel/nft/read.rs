@@ -84,11 +84,7 @@ pub struct Counter {
 
 /// Reads tables, chains, rules, sets, elements and objects of the namespace that the socket belongs to.
 pub fn everything(socket: &Socket) -> io::Result<Found> {
-    let tables = wire::dump(
-        socket,
-        |flags| ask(GET_TABLE, flags),
-        |message| Ok(message.family().zip(text(message.attrs(), 1))),
-    )?;
+    let tables = tables(socket)?;
     let mut chains = wire::dump(
         socket,
         |flags| ask(GET_CHAIN, flags),
@@ -127,6 +123,15 @@ pub fn everything(socket: &Socket) -> io::Result<Found> {
         sets: sets.into_iter().map(|(_, set)| set).collect(),
         objects,
     })
+}
+
+/// Family and name of every table of the namespace that the socket belongs to.
+pub fn tables(socket: &Socket) -> io::Result<Vec<(u8, String)>> {
+    wire::dump(
+        socket,
+        |flags| ask(GET_TABLE, flags),
+        |message| Ok(message.family().zip(text(message.attrs(), 1))),
+    )
 }
 
 /// The elements of one set.
