@@ -17,6 +17,7 @@ use super::{Appliance, BuildError};
 use crate::config::{EgressFilter, GatewayConfig, Resolvers, Uplink};
 use crate::context::Context;
 use crate::control::server;
+use crate::control::threads::Threads;
 use crate::control::verbs::Verbs;
 use crate::kernel::icmp::Errors;
 use crate::kernel::sessions::UdpDoor;
@@ -93,6 +94,7 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
     uplink_is_meant(&config, &posture)?;
     let floors = Floors::begin(&registry, &posture)?;
     let control = control(&config)?;
+    let threads = Threads::start().map_err(files("starting the threads of", &config.control))?;
     let metrics = collectors(&config)?;
     let selftest = Arc::new(Selftest::new(registry.clone(), firewall.clone()));
     let verbs = Arc::new(Verbs {
@@ -117,6 +119,7 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         view,
         fixed,
         control,
+        threads,
         metrics,
         floors,
         locks,

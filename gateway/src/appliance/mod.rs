@@ -24,7 +24,7 @@ use tokio::net::UnixListener;
 
 use crate::config::{GatewayConfig, Resolvers};
 use crate::context::Context;
-use crate::control::server;
+use crate::control::threads::Threads;
 use crate::control::verbs::Verbs;
 use crate::kernel::icmp::Errors;
 use crate::kernel::sessions::UdpDoor;
@@ -113,6 +113,7 @@ pub struct Appliance {
     view: tokio::sync::watch::Receiver<UplinkView>,
     fixed: book::Fixed,
     control: UnixListener,
+    threads: Threads,
     metrics: Option<metrics::Listener>,
     floors: tend::Floors,
     /// Held as long as the gateway lives.
@@ -204,6 +205,7 @@ impl Appliance {
             view,
             fixed,
             control,
+            threads,
             metrics,
             floors,
             locks,
@@ -250,7 +252,7 @@ impl Appliance {
             // Not kept: a gateway that cannot be measured still enforces.
             tasks.spawn("metrics", serving);
         }
-        tasks.keep("control", server::serve(verbs, control));
+        threads.serve(verbs, control);
         tracing::info!(control = %config.control.display(), namespace = %config.namespace, "the gateway runs");
         shutdown.await;
         stop(&config, &ctx, &registry, &posture).await;

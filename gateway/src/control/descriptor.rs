@@ -1,25 +1,31 @@
 //! Streams over Unix sockets that carry one descriptor with their first byte (SCM_RIGHTS).
 //!
-//! Only the first read offers the kernel room for descriptors; whatever is attached to later bytes is closed by the
-//! kernel itself. More than one descriptor is kept apart as an error, all of them closed at once, so that a peer can
-//! neither fill our descriptor table nor have us guess which one it meant.
+//! Only what came with the first read is handed on. Every read takes all descriptors that come along, because what is
+//! left to the kernel is closed inside of the read, by the thread that reads, for as long as the sender likes; so is what
+//! lies unread in a stream that ends. They all go to [`Offered`]. More than one at once is an error, so that nobody
+//! guesses which one was meant. Kernels that can (6.16) are told to refuse what nobody awaits.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
 
-/// Room for this many, so that a second one is seen rather than cut off.
-const ROOM: usize = 4;
+use super::disposal::Offered;
+use crate::kernel::sockets;
+
+/// `SCM_MAX_FD`: more cannot be sent at once, so nothing is ever cut off.
+const ROOM: usize = 253;
+/// Read at once from a stream that has ended.
+const SCRATCH: usize = 16 << 10;
 
 /// What came with the first byte.
 #[derive(Debug, Default)]
@@ -28,8 +34,8 @@ pub enum Received {
     #[default]
     Nothing,
     /// Exactly one.
-    One(OwnedFd),
-    /// More than one; all were closed.
+    One(Offered),
+    /// More than one; all are closed.
     TooMany,
 }
 
@@ -52,7 +58,10 @@ impl Descriptor {
 #[derive(Debug)]
 pub struct Carrier {
     stream: UnixStream,
+    /// Until the first read.
     first_read: Option<Descriptor>,
+    /// Who may send descriptors, on the receiving side.
+    sender: Option<u32>,
     outgoing: Option<OwnedFd>,
 }
 
@@ -60,10 +69,13 @@ impl Carrier {
     /// Server side: the first read accepts a descriptor.
     pub fn receiving(stream: UnixStream) -> (Self, Descriptor) {
         let descriptor = Descriptor::default();
+        // Whose they are decides only who waits when they are closed.
+        let sender = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
         (
             Self {
                 stream,
                 first_read: Some(descriptor.clone()),
+                sender: Some(sender),
                 outgoing: None,
             },
             descriptor,
@@ -75,18 +87,49 @@ impl Carrier {
         Self {
             stream,
             first_read: None,
+            sender: None,
             outgoing: descriptor,
+        }
+    }
+
+    /// Has the kernel refuse descriptors from now on, where it can.
+    pub fn refuse_descriptors(&self) {
+        // An older kernel lets them come; then they are closed.
+        if let Err(error) = sockets::refuse_descriptors(self.stream.as_fd()) {
+            tracing::trace!(%error, "descriptors cannot be refused");
         }
     }
 }
 
-/// One non-blocking read that accepts descriptors.
-fn receive(stream: &UnixStream, into: &mut [u8]) -> io::Result<(usize, Received)> {
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        let Some(sender) = self.sender else { return };
+        // After this nothing more can be put in, and what lies there can still be taken out.
+        let _ = rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Read);
+        let mut scratch = vec![0; SCRATCH];
+        while let Ok((bytes, all)) = receive_all(self.stream.as_fd(), &mut scratch) {
+            if (bytes, all.len()) == (0, 0) {
+                return;
+            }
+            drop(offers(sender, all));
+        }
+    }
+}
+
+fn offers(sender: u32, all: Vec<OwnedFd>) -> Vec<Offered> {
+    all.into_iter().map(|fd| Offered::by(sender, fd)).collect()
+}
+
+/// One non-blocking read of bytes with all descriptors that come along.
+pub(super) fn receive_all(
+    socket: BorrowedFd<'_>,
+    into: &mut [u8],
+) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(ROOM))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(into)];
     let message = recvmsg(
-        stream.as_fd(),
+        socket,
         &mut parts,
         &mut control,
         RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
@@ -97,13 +140,16 @@ fn receive(stream: &UnixStream, into: &mut [u8]) -> io::Result<(usize, Received)
             all.extend(descriptors);
         }
     }
-    let cut_off = message.flags.contains(ReturnFlags::CTRUNC);
-    let received = match (all.pop(), all.is_empty() && !cut_off) {
-        (None, true) => Received::Nothing,
+    Ok((message.bytes, all))
+}
+
+/// What it means that these came with the first byte.
+fn received(mut all: Vec<Offered>) -> Received {
+    match (all.pop(), all.is_empty()) {
+        (None, _) => Received::Nothing,
         (Some(one), true) => Received::One(one),
-        _ => Received::TooMany,
-    };
-    Ok((message.bytes, received))
+        (Some(_), false) => Received::TooMany,
+    }
 }
 
 /// One non-blocking write that takes a descriptor along.
@@ -130,19 +176,21 @@ impl AsyncRead for Carrier {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let Some(slot) = this.first_read.clone() else {
+        let Some(sender) = this.sender else {
             return Pin::new(&mut this.stream).poll_read(cx, buf);
         };
         loop {
             ready!(this.stream.poll_read_ready(cx))?;
             let room = buf.initialize_unfilled();
-            match this
-                .stream
-                .try_io(Interest::READABLE, || receive(&this.stream, room))
-            {
-                Ok((bytes, received)) => {
-                    slot.put(received);
-                    this.first_read = None;
+            match this.stream.try_io(Interest::READABLE, || {
+                receive_all(this.stream.as_fd(), room)
+            }) {
+                Ok((bytes, all)) => {
+                    let offers = offers(sender, all);
+                    if let Some(slot) = this.first_read.take() {
+                        this.refuse_descriptors();
+                        slot.put(received(offers));
+                    }
                     buf.advance(bytes);
                     return Poll::Ready(Ok(()));
                 }

@@ -73,12 +73,13 @@ pub async fn receive(stream: UnixStream) -> io::Result<(Handover, OwnedFd)> {
     read.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
     let whose = serde_json::from_slice(&line)?;
     match descriptor.take() {
-        Received::One(connection) => Ok((whose, connection)),
-        Received::Nothing | Received::TooMany => Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "a handover brings exactly one descriptor",
-        )),
+        Received::One(connection) => connection.keep().map(|connection| (whose, connection)),
+        Received::Nothing | Received::TooMany => None,
     }
+    .ok_or_else(|| {
+        let text = "a handover brings exactly one descriptor";
+        io::Error::new(io::ErrorKind::InvalidData, text)
+    })
 }
 
 #[cfg(test)]

@@ -13,15 +13,18 @@ pub mod api;
 mod check;
 pub mod client;
 pub mod descriptor;
+pub mod disposal;
 pub mod exchange;
 mod explain;
 pub mod handover;
 mod ingress;
 pub mod problems;
+mod refused;
 mod routes;
 pub mod server;
 mod sources;
 mod streams;
+pub mod threads;
 pub mod verbs;
 
 pub use api::{AttachRequest, PolicySource, Problem};

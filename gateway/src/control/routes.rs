@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use super::access::{Group, Peer, may};
 use super::api::Problem;
 use super::descriptor::Received;
+use super::disposal::Offered;
 use super::server::Body;
 use super::verbs::Verbs;
 use super::{ingress, streams};
@@ -153,7 +154,7 @@ fn network(id: &str) -> Result<NetworkId, Problem> {
     })
 }
 
-fn one(received: Received) -> Result<std::os::fd::OwnedFd, Problem> {
+fn one(received: Received) -> Result<Offered, Problem> {
     match received {
         Received::One(descriptor) => Ok(descriptor),
         Received::Nothing => Err(Problem::new(

@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -20,10 +20,11 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixListener;
 
-use super::access::{Peer, is_ours};
+use super::access::{Group, Peer, is_ours, may};
 use super::descriptor::{Carrier, Descriptor};
+use super::refused::Refusals;
 use super::routes;
 use super::verbs::Verbs;
 
@@ -123,6 +124,7 @@ impl Drop for Seat {
 /// Serves until the gateway stops.
 pub async fn serve(verbs: Arc<Verbs>, listener: UnixListener) {
     let users = Users::default();
+    let mut refusals = Refusals::default();
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -141,17 +143,25 @@ pub async fn serve(verbs: Arc<Verbs>, listener: UnixListener) {
                 continue;
             }
         };
+        // From here on descriptors that nobody awaits are refused, and those that lie there already go to their own thread.
+        let (carrier, descriptor) = Carrier::receiving(stream);
+        if !may(verbs.users(), peer, Group::Attach) {
+            carrier.refuse_descriptors();
+        }
         let Some(seat) = users.seat(peer) else {
-            tracing::warn!(
-                peer.uid,
-                "no place for one more control connection of this user"
-            );
+            if let Some(times) = refusals.count(peer.uid, Instant::now()) {
+                tracing::warn!(
+                    peer.uid,
+                    times,
+                    "no place for one more control connection of this user"
+                );
+            }
             continue;
         };
         let connection = verbs.clone();
         verbs.tasks().spawn("control connection", async move {
             let _held = seat;
-            if let Err(error) = converse(connection, peer, stream).await {
+            if let Err(error) = converse(connection, peer, (carrier, descriptor)).await {
                 tracing::debug!(
                     error = &error as &dyn std::error::Error,
                     "a control connection ended"
@@ -161,8 +171,11 @@ pub async fn serve(verbs: Arc<Verbs>, listener: UnixListener) {
     }
 }
 
-async fn converse(verbs: Arc<Verbs>, peer: Peer, stream: UnixStream) -> Result<(), hyper::Error> {
-    let (carrier, descriptor) = Carrier::receiving(stream);
+async fn converse(
+    verbs: Arc<Verbs>,
+    peer: Peer,
+    (carrier, descriptor): (Carrier, Descriptor),
+) -> Result<(), hyper::Error> {
     let service =
         service_fn(move |request| answer(verbs.clone(), peer, descriptor.clone(), request));
     http1::Builder::new()

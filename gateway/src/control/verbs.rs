@@ -16,9 +16,11 @@ use super::api::{
     PolicyReplaced, PolicySource, PostureView, Problem, SelftestReport,
 };
 use super::check::check_attach;
+use super::disposal::Offered;
 use super::problems;
 use crate::config::ControlUsers;
 use crate::context::Context;
+use crate::kernel::error::Act;
 use crate::kernel::{Enforcer, Firewall, KernelError, Ns};
 use crate::network::flows::Flow;
 use crate::network::registry::{ChangeError, Described, Registry};
@@ -72,7 +74,7 @@ impl Verbs {
     pub async fn attach(
         &self,
         request: AttachRequest,
-        namespace: OwnedFd,
+        namespace: Offered,
         peer: Peer,
     ) -> Result<NetworkView, Problem> {
         check_attach(&request, peer)?;
@@ -82,7 +84,7 @@ impl Verbs {
         let only_own = !may_any(&self.users, peer);
         let (sender, receiver) = oneshot::channel();
         let work = move || {
-            let attached = judge(namespace, peer, only_own)
+            let attached = judge(&namespace, peer, only_own)
                 .map_err(ChangeError::from)
                 .and_then(|namespace| registry.attach(&request, namespace, peer.uid));
             let id = attached.as_ref().ok().map(|d| d.network.id.clone());
@@ -333,8 +335,9 @@ impl Verbs {
 }
 
 /// Lets a peer attach only what is its own, and nobody what a gateway works in.
-fn judge(namespace: OwnedFd, peer: Peer, only_own: bool) -> Result<OwnedFd, KernelError> {
-    let ns = Ns::from_fd(namespace)?;
+fn judge(namespace: &Offered, peer: Peer, only_own: bool) -> Result<OwnedFd, KernelError> {
+    let again = namespace.duplicate();
+    let ns = Ns::from_fd(again.act("duplicating a namespace descriptor")?)?;
     if only_own {
         ns.refuse_foreign(peer.uid)?;
     }

@@ -3,11 +3,11 @@
 //!
 //! A socket belongs to the namespace it was made in, so these are made inside and used from the runtime's threads.
 //!
-//! JUSTIFICATION for unsafe: `IPV6_TRANSPARENT` has no wrapper in the crates in use.
+//! JUSTIFICATION for unsafe: `IPV6_TRANSPARENT` and `SO_PASSRIGHTS` have no wrapper in the crates in use.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use netpolicy::ruleset::Ports;
@@ -100,15 +100,29 @@ pub(super) fn set_transparent(socket: &Socket, domain: Domain) -> io::Result<()>
     if domain == Domain::IPV4 {
         return socket.set_ip_transparent_v4(true);
     }
-    let one: libc::c_int = 1;
-    let length = libc::socklen_t::try_from(size_of_val(&one)).map_err(io::Error::other)?;
-    // SAFETY: the option takes an int; pointer and length describe one.
+    set_int(socket.as_fd(), (libc::SOL_IPV6, libc::IPV6_TRANSPARENT), 1)
+}
+
+/// Has a Unix socket's peer fail when it sends descriptors (Linux 6.16).
+pub fn refuse_descriptors(socket: BorrowedFd<'_>) -> io::Result<()> {
+    /// asm-generic/socket.h
+    const SO_PASSRIGHTS: libc::c_int = 83;
+    set_int(socket, (libc::SOL_SOCKET, SO_PASSRIGHTS), 0)
+}
+
+fn set_int(
+    socket: BorrowedFd<'_>,
+    (level, name): (libc::c_int, libc::c_int),
+    value: libc::c_int,
+) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(size_of_val(&value)).map_err(io::Error::other)?;
+    // SAFETY: both options take an int; pointer and length describe one.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
-            libc::SOL_IPV6,
-            libc::IPV6_TRANSPARENT,
-            (&raw const one).cast(),
+            level,
+            name,
+            (&raw const value).cast(),
             length,
         )
     };

@@ -42,11 +42,10 @@ pub(super) async fn receive_namespace(listener: UnixListener) -> io::Result<Owne
         let mut byte = [0];
         carrier.read_exact(&mut byte).await?;
         match descriptor.take() {
-            Received::One(namespace) => Ok(namespace),
-            Received::Nothing | Received::TooMany => Err(io::Error::other(
-                "the holder did not send exactly one descriptor",
-            )),
+            Received::One(namespace) => namespace.keep(),
+            Received::Nothing | Received::TooMany => None,
         }
+        .ok_or_else(|| io::Error::other("the holder did not send exactly one descriptor"))
     };
     let late = || io::Error::new(io::ErrorKind::TimedOut, "the holder sent nothing");
     tokio::time::timeout(HANDOVER_PATIENCE, receive)

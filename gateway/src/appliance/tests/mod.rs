@@ -8,6 +8,7 @@ mod falls;
 mod ingress;
 mod lab;
 mod life;
+mod lingering;
 mod machine;
 mod quota;
 mod replacing;
