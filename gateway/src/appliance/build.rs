@@ -16,6 +16,7 @@ use super::tend::Floors;
 use super::{Appliance, BuildError};
 use crate::config::{EgressFilter, GatewayConfig, Resolvers, Uplink};
 use crate::context::Context;
+use crate::control::readers::Readers;
 use crate::control::server;
 use crate::control::threads::Threads;
 use crate::control::verbs::Verbs;
@@ -103,6 +104,8 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         posture: posture.clone(),
         firewall: firewall.clone(),
         users: config.control_users.clone(),
+        share: config.networks_per_user,
+        readers: Readers::default(),
         captures: Arc::new(tokio::sync::Semaphore::new(crate::capture::MOST)),
         selftest,
         following: Following::new(sources, &registry, &ctx),

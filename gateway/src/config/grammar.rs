@@ -34,6 +34,14 @@ pub static GATEWAY: Shape = Shape {
             "Users of the control socket beside root, by what they may do.",
         ),
         field(
+            "networks_per_user",
+            Kind::Whole {
+                min: 1,
+                max: 65_536,
+            },
+            "Networks that one user beside root may have at once. Default 1024.",
+        ),
+        field(
             "state_dir",
             Kind::Text(&FOLDER),
             "Journal, keys and the instance's prefix. Default /var/lib/sallyport.",
@@ -166,8 +174,8 @@ static USERS: Shape = Shape {
         ),
         field(
             "attach",
-            UIDS,
-            "May also attach network namespaces of their own, detach them and replace their policies.",
+            TENANTS,
+            "May also attach network namespaces of their own, detach them and replace their policies; with workspaces: in these only.",
         ),
         field(
             "attach_any",
@@ -183,7 +191,20 @@ static USERS: Shape = Shape {
     bonds: &[],
 };
 
-const UIDS: Kind = Kind::List {
+const UID: Kind = Kind::Either {
+    of: &[
+        Kind::Whole {
+            min: 0,
+            max: 4_294_967_294,
+        },
+        Kind::Text(&USER),
+    ],
+    expected: "a user's number or name",
+};
+
+const UIDS: Kind = Kind::List { of: &UID, min: 0 };
+
+const TENANTS: Kind = Kind::List {
     of: &Kind::Either {
         of: &[
             Kind::Whole {
@@ -191,10 +212,33 @@ const UIDS: Kind = Kind::List {
                 max: 4_294_967_294,
             },
             Kind::Text(&USER),
+            Kind::Object(&TENANT),
         ],
-        expected: "a user's number or name",
+        expected: "a user's number or name, or a mapping with user and workspaces",
     },
     min: 0,
+};
+
+static TENANT: Shape = Shape {
+    what: "attach",
+    fields: &[
+        Field {
+            key: "user",
+            kind: UID,
+            need: Need::Required,
+            help: "A user's number or name.",
+        },
+        Field {
+            key: "workspaces",
+            kind: Kind::List {
+                of: &Kind::Text(&WORKSPACE),
+                min: 1,
+            },
+            need: Need::Required,
+            help: "The workspaces whose floors and policies are the user's.",
+        },
+    ],
+    bonds: &[],
 };
 
 static POOLS: Shape = Shape {
@@ -337,6 +381,13 @@ static MANAGEMENT: Shape = Shape {
         help: "A loopback address with a port, such as 127.0.0.1:9466, or the absolute path of a socket. Answers GET /metrics.",
     }],
     bonds: &[],
+};
+
+static WORKSPACE: Format = Format {
+    expected: "a workspace: 1 to 40 characters of a-z, 0-9 and '-'",
+    pattern: Some("^[a-z0-9-]{1,40}$"),
+    fits: |text| text.parse::<netpolicy::ids::NetworkId>().is_ok(),
+    lexis: Lexis::Words,
 };
 
 static NAMESPACE: Format = Format {

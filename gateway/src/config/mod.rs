@@ -9,7 +9,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -91,6 +91,8 @@ pub struct ControlUsers {
     pub observe: BTreeSet<u32>,
     /// May attach, detach, replace policies, open ingress (a runner).
     pub attach: BTreeSet<u32>,
+    /// Users who may attach in these workspaces only.
+    pub workspaces: BTreeMap<u32, BTreeSet<String>>,
     /// May attach namespaces of others besides (a runner whose engine is root's).
     pub attach_any: BTreeSet<u32>,
     /// May run the selftest, capture packets, and have policy sources looked at and proposals written.
@@ -130,6 +132,8 @@ pub struct GatewayConfig {
     pub floors: FloorFiles,
     /// Users of the control socket.
     pub control_users: ControlUsers,
+    /// Networks that one of these may have at once.
+    pub networks_per_user: usize,
     /// Policies in git.
     pub sources: Vec<crate::source::SourceConfig>,
     /// What one sandbox may start a second before the kernel drops its packets.
@@ -171,6 +175,8 @@ impl Default for GatewayConfig {
             open_networks_accepted: false,
             floors: FloorFiles::default(),
             control_users: ControlUsers::default(),
+            // Far above what one runner starts, far below what the default pool has.
+            networks_per_user: 1024,
             sources: Vec::new(),
             floods: netpolicy::ruleset::Limits::default(),
             own: OwnListeners::default(),

@@ -1,6 +1,6 @@
 //! From the checked tree to values. What does not fit its shape was reported before and is skipped here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -87,6 +87,11 @@ pub fn config(section: &Node, mistakes: &mut Mistakes) -> GatewayConfig {
             instance: path("instance_floor"),
             workspaces: path("workspace_floors"),
         },
+        networks_per_user: section
+            .field("networks_per_user")
+            .and_then(whole)
+            .and_then(|n| usize::try_from(n).ok())
+            .unwrap_or(defaults.networks_per_user),
         control_users: section
             .field("control_users")
             .map_or_else(ControlUsers::default, |node| users(node, mistakes)),
@@ -281,17 +286,40 @@ fn users(node: &Node, mistakes: &mut Mistakes) -> ControlUsers {
             .filter_map(|item| uid(item, mistakes))
             .collect()
     };
+    let mut observe = group("observe");
     let operate = group("operate");
     let attach_any = group("attach_any");
-    let mut attach: BTreeSet<u32> = group("attach").union(&operate).copied().collect();
-    attach.extend(&attach_any);
-    let observe = group("observe").union(&attach).copied().collect();
+    let (mut attach, workspaces) = tenants(node, mistakes);
+    attach.extend(operate.union(&attach_any));
+    observe.extend(&attach);
     ControlUsers {
         observe,
         attach,
+        workspaces,
         attach_any,
         operate,
     }
+}
+
+/// Who may attach, and in which workspaces only. Whoever is named with workspaces anywhere is bound to them.
+fn tenants(
+    node: &Node,
+    mistakes: &mut Mistakes,
+) -> (BTreeSet<u32>, BTreeMap<u32, BTreeSet<String>>) {
+    let (mut all, mut bound) = (BTreeSet::new(), BTreeMap::<u32, BTreeSet<String>>::new());
+    for item in node.field("attach").map_or(&[][..], Node::items) {
+        let user = item.field("user");
+        let Some(uid) = uid(user.unwrap_or(item), mistakes) else {
+            continue;
+        };
+        all.insert(uid);
+        if user.is_some() {
+            let names = item.field("workspaces").map_or(&[][..], Node::items);
+            let names = names.iter().filter_map(text).map(str::to_owned);
+            bound.entry(uid).or_default().extend(names);
+        }
+    }
+    (all, bound)
 }
 
 fn uid(node: &Node, mistakes: &mut Mistakes) -> Option<u32> {

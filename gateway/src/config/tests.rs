@@ -76,6 +76,20 @@ fn a_group_of_users_includes_the_greater_ones() {
     assert_eq!(users.attach, BTreeSet::from([0, 1002, 1003, 1004]));
     assert_eq!(users.attach_any, BTreeSet::from([1004]));
     assert_eq!(users.operate, BTreeSet::from([1003]));
+    let bound =
+        "gateway:\n  control_users: { attach: [1001, { user: 1002, workspaces: [shop, web] }] }\n";
+    let users = GatewayConfig::parse("c.yml", bound).unwrap().control_users;
+    assert_eq!(users.attach, BTreeSet::from([1001, 1002]));
+    let names = ["shop", "web"].map(str::to_owned);
+    assert_eq!(users.workspaces, BTreeMap::from([(1002, names.into())]));
+    for wrong in [
+        "{ user: 1002 }",
+        "{ user: 1002, workspaces: [\"../x\"] }",
+        "{ workspaces: [shop] }",
+    ] {
+        let text = format!("gateway:\n  control_users: {{ attach: [{wrong}] }}\n");
+        assert!(!mistakes(&text).is_empty(), "{wrong}");
+    }
     assert!(
         mistakes("gateway:\n  control_users: { attach: [no-such-user-here] }\n")[0]
             .contains("no user")

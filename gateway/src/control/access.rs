@@ -41,6 +41,12 @@ pub fn may_any(users: &ControlUsers, peer: Peer) -> bool {
     is_ours(peer.uid) || users.attach_any.contains(&peer.uid)
 }
 
+/// Whether a peer may attach in a workspace: its floors and policies are then the peer's.
+pub fn may_in(users: &ControlUsers, peer: Peer, workspace: &str) -> bool {
+    let bound = users.workspaces.get(&peer.uid);
+    is_ours(peer.uid) || bound.is_none_or(|names| names.contains(workspace))
+}
+
 /// Whether a peer may use a verb. Root and the gateway's own user may do everything.
 pub fn may(users: &ControlUsers, peer: Peer, group: Group) -> bool {
     let listed = match group {

@@ -19,6 +19,7 @@ mod explain;
 pub mod handover;
 mod ingress;
 pub mod problems;
+pub mod readers;
 mod refused;
 mod routes;
 pub mod server;

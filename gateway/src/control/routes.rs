@@ -91,7 +91,7 @@ pub async fn route(
         }
         ("POST", ["v1", "resolve"]) => {
             allow(Group::Attach)?;
-            json(&verbs.resolve(&read(request).await?).await?)
+            json(&verbs.resolve(&read(request).await?, peer).await?)
         }
         ("POST", ["v1", "selftest"]) => {
             allow(Group::Operate)?;
@@ -99,7 +99,8 @@ pub async fn route(
         }
         ("GET", segments) => {
             allow(Group::Observe)?;
-            look(verbs, segments, request.uri().query().unwrap_or_default()).await
+            let query = request.uri().query().unwrap_or_default();
+            look(verbs, segments, query, peer).await
         }
         _ => Err(Problem::new(
             404,
@@ -128,15 +129,18 @@ async fn look(
     verbs: &Arc<Verbs>,
     segments: &[&str],
     query: &str,
+    peer: Peer,
 ) -> Result<Response<Body>, Problem> {
     match segments {
         ["v1", "health"] => json(&verbs.health()),
         ["v1", "posture"] => json(&verbs.posture()),
         ["v1", "networks"] => json(&verbs.networks()),
         ["v1", "networks", id] => json(&verbs.network(&network(id)?)?),
-        ["v1", "networks", id, "flows"] => streams::flows(verbs, Some(&network(id)?), query),
-        ["v1", "flows"] => streams::flows(verbs, None, query),
-        ["v1", "records"] => streams::records(verbs, query),
+        ["v1", "networks", id, "flows"] => {
+            streams::flows(verbs, Some(&network(id)?), query, peer).await
+        }
+        ["v1", "flows"] => streams::flows(verbs, None, query, peer).await,
+        ["v1", "records"] => streams::records(verbs, query, peer).await,
         ["v1", "sources"] => json(&verbs.sources()),
         ["v1", "rules"] => Ok(text(verbs.rules().await?)),
         ["v1", "counters"] => json(&verbs.counters().await?),

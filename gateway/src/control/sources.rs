@@ -51,7 +51,12 @@ impl Verbs {
     }
 
     /// The policy that a source has under a name now.
-    pub async fn resolve(&self, request: &ResolveRequest) -> Result<ResolvedPolicy, Problem> {
+    pub async fn resolve(
+        &self,
+        request: &ResolveRequest,
+        peer: Peer,
+    ) -> Result<ResolvedPolicy, Problem> {
+        self.may_work_in(&request.workspace, peer)?;
         self.following.ready(|_| true).await;
         let shelf = self.following.sources.shelf();
         let found = shelf

@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use hyper::{Response, header};
 use netpolicy::ids::NetworkId;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::access::Peer;
 use super::api::{CaptureRequest, FlowEvent, FlowView, Problem};
@@ -29,10 +29,11 @@ use crate::record::{Entry, Line, Reader};
 const BATCH: usize = 512;
 
 /// Live flows of one network or of all.
-pub fn flows(
+pub async fn flows(
     verbs: &Arc<Verbs>,
     of: Option<&NetworkId>,
     query: &str,
+    peer: Peer,
 ) -> Result<Response<Body>, Problem> {
     let wanted = Wanted::parse(query)?;
     // The cursor is taken before the list: what is opened in between is in both, and shown once.
@@ -48,16 +49,20 @@ pub fn flows(
         .filter_map(|event| line_of(&event))
         .collect();
     let of = of.cloned();
-    let follow = follow(verbs, cursor, true)?;
+    let follow = follow(verbs, cursor, true, peer).await?;
     let pick =
         move |line: &str| event_of(line, of.as_ref(), &shown).and_then(|event| line_of(&event));
     Ok(lines(first, follow, pick))
 }
 
 /// Journal lines after a cursor.
-pub fn records(verbs: &Arc<Verbs>, query: &str) -> Result<Response<Body>, Problem> {
+pub async fn records(
+    verbs: &Arc<Verbs>,
+    query: &str,
+    peer: Peer,
+) -> Result<Response<Body>, Problem> {
     let wanted = Wanted::parse(query)?;
-    let follow = follow(verbs, wanted.after, wanted.follow)?;
+    let follow = follow(verbs, wanted.after, wanted.follow, peer).await?;
     Ok(lines(Vec::new(), follow, |line| {
         Some(Bytes::from(format!("{line}\n")))
     }))
@@ -134,16 +139,31 @@ impl Wanted {
 }
 
 struct Follow {
+    /// Of the user who reads; one is held during each read.
+    places: Arc<Semaphore>,
     reader: Option<Reader>,
     written: watch::Receiver<u64>,
     endless: bool,
 }
 
-fn follow(verbs: &Arc<Verbs>, after: u64, endless: bool) -> Result<Follow, Problem> {
+async fn follow(
+    verbs: &Arc<Verbs>,
+    after: u64,
+    endless: bool,
+    peer: Peer,
+) -> Result<Follow, Problem> {
     let written = verbs.journal().written();
-    let reader = Reader::open(verbs.journal().dir(), after)
+    let (places, journal) = (verbs.readers.of(peer), verbs.journal().clone());
+    let place = places.clone().acquire_owned().await;
+    let opening = move || {
+        let _held = place;
+        Reader::open(journal.dir(), after)
+    };
+    let reader = blocking(opening)
+        .await?
         .map_err(|e| Problem::new(500, "journal", format!("the journal cannot be read: {e}")))?;
     Ok(Follow {
+        places,
         reader: Some(reader),
         written,
         endless,
@@ -157,7 +177,9 @@ impl Follow {
             // Marked as seen before reading, so that what is written during the read wakes the wait after it.
             self.written.borrow_and_update();
             let mut reader = self.reader.take()?;
+            let place = self.places.clone().acquire_owned().await.ok()?;
             let read = tokio::task::spawn_blocking(move || {
+                let _held = place;
                 let lines: std::io::Result<Vec<String>> =
                     std::iter::from_fn(|| reader.next_line().transpose())
                         .take(BATCH)

@@ -10,14 +10,15 @@ use std::time::Duration;
 use netpolicy::ids::NetworkId;
 use tokio::sync::oneshot;
 
-use super::access::{Peer, is_ours, may_any};
+use super::access::{Peer, is_ours, may_any, may_in};
 use super::api::{
     AttachRequest, Detached, ExplainRequest, FlowView, FourTuple, Health, NetworkView, Owner,
     PolicyReplaced, PolicySource, PostureView, Problem, SelftestReport,
 };
-use super::check::check_attach;
+use super::check::{check_attach, check_source};
 use super::disposal::Offered;
 use super::problems;
+use super::readers::Readers;
 use crate::config::ControlUsers;
 use crate::context::Context;
 use crate::kernel::error::Act;
@@ -46,6 +47,10 @@ pub struct Verbs {
     pub firewall: Firewall,
     /// Users of the socket.
     pub users: ControlUsers,
+    /// Networks that one other user may have at once.
+    pub share: usize,
+    /// Places of those who read the record.
+    pub readers: Readers,
     /// Places of packet captures.
     pub captures: Arc<tokio::sync::Semaphore>,
     /// The escape suite.
@@ -78,8 +83,11 @@ impl Verbs {
         peer: Peer,
     ) -> Result<NetworkView, Problem> {
         check_attach(&request, peer)?;
+        self.may_work_in(&request.workspace, peer)?;
+        self.may_have_more(peer)?;
         self.wait_open().await?;
         self.wait_source(&request.policy).await;
+        self.has_floor(&request.workspace, peer)?;
         let registry = self.registry.clone();
         let only_own = !may_any(&self.users, peer);
         let (sender, receiver) = oneshot::channel();
@@ -102,6 +110,38 @@ impl Verbs {
             .map_err(|_| problems::stopping())?
             .map_err(|e| problems::change(&e))?;
         Ok(self.view(&described))
+    }
+
+    /// Refuses a workspace that a user is not bound to: who chooses the workspace chooses its floor.
+    pub(super) fn may_work_in(&self, workspace: &str, peer: Peer) -> Result<(), Problem> {
+        if may_in(&self.users, peer, workspace) {
+            return Ok(());
+        }
+        let text = format!("this user may not work in the workspace {workspace:?}");
+        Err(Problem::new(403, "not_allowed", text)
+            .hint("`gateway.control_users.attach` names a user's workspaces"))
+    }
+
+    /// Refuses others a workspace without a floor where `workspace_floors` says that workspaces have floors.
+    fn has_floor(&self, workspace: &str, peer: Peer) -> Result<(), Problem> {
+        if is_ours(peer.uid) || self.registry.has_floor(workspace) {
+            return Ok(());
+        }
+        let text = format!("the workspace {workspace:?} has no floor");
+        Err(Problem::new(403, "not_allowed", text)
+            .hint("root adds WORKSPACE.yaml to `gateway.workspace_floors`"))
+    }
+
+    /// Refuses a user who has its share of networks: addresses, links and rules are everybody's.
+    fn may_have_more(&self, peer: Peer) -> Result<(), Problem> {
+        let all = self.ctx.networks.all();
+        let own = all.iter().filter(|n| n.owner == peer.uid).count();
+        if is_ours(peer.uid) || own < self.share {
+            return Ok(());
+        }
+        let text = format!("this user has {own} networks, which is its share");
+        Err(Problem::new(429, "full", text)
+            .hint("detach some, or raise `gateway.networks_per_user`"))
     }
 
     /// Whether a user may change a network: who attached it, or somebody who may do everything. For others there is none.
@@ -129,6 +169,7 @@ impl Verbs {
         id: NetworkId,
         source: PolicySource,
     ) -> Result<PolicyReplaced, Problem> {
+        check_source(&source)?;
         let asked = std::time::Instant::now();
         self.wait_open().await?;
         self.wait_source(&source).await;

@@ -133,6 +133,11 @@ impl Registry {
         self.parts.composer.reload()
     }
 
+    /// Whether a workspace has a floor, where workspaces have floors.
+    pub fn has_floor(&self, workspace: &str) -> bool {
+        self.parts.composer.has_floor(workspace)
+    }
+
     /// Where the gateway keeps sockets of its own.
     pub fn run_dir(&self) -> &std::path::Path {
         self.parts.states.run_dir()

@@ -125,6 +125,11 @@ impl Floors {
         self.instance.iter().chain(self.workspaces.get(workspace))
     }
 
+    /// Whether a workspace has one of its own.
+    pub fn has(&self, workspace: &str) -> bool {
+        self.workspaces.contains_key(workspace)
+    }
+
     /// Whether both say the same.
     pub fn same(&self, other: &Self) -> bool {
         let hash = |layer: &Layer| layer.policy().hash;

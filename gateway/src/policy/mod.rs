@@ -129,6 +129,18 @@ impl Composer {
         Ok(changed)
     }
 
+    /// Whether a workspace has the floor that it should have: where workspaces have floors, one without is a name that
+    /// nobody thought of.
+    pub fn has_floor(&self, workspace: &str) -> bool {
+        let own = |floors: &Arc<Floors>| floors.has(workspace);
+        self.files.workspaces.is_none()
+            || self.floors.load().as_ref().is_some_and(own)
+            || self
+                .sources
+                .floors(workspace)
+                .is_ok_and(|all| !all.is_empty())
+    }
+
     /// The effective policy of a network.
     pub fn compose(
         &self,

@@ -62,8 +62,7 @@ fn a_user_that_is_not_listed_gets_nothing_and_a_listed_one_exactly_its_group() {
     config.control_users = ControlUsers {
         observe: [61001, 61002].into(),
         attach: [61002].into(),
-        attach_any: [].into(),
-        operate: [].into(),
+        ..ControlUsers::default()
     };
     lab.start(config.clone());
     for folder in [lab.dir.path(), &config.run_dir] {

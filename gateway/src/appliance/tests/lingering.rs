@@ -23,7 +23,7 @@ fn stuck(lab: &Lab) -> (OwnedFd, TcpStream) {
         let (far, _) = listener.accept().unwrap();
         rustix::net::sockopt::set_socket_linger(&near, Some(LINGER)).unwrap();
         near.set_nonblocking(true).unwrap();
-        while (&near).write(&[0; 65_536]).is_ok() {}
+        while (&near).write(&[0; 4096]).is_ok() {}
         (near.into(), far)
     })
     .join()
@@ -43,6 +43,7 @@ fn send(stream: &UnixStream, bytes: &str, descriptor: OwnedFd) {
         rustix::net::sockopt::set_socket_linger(&descriptor, None).unwrap();
         let _ = (&*stream).write_all(bytes.as_bytes());
     }
+    drop(descriptor);
 }
 
 /// A Unix socket in which a descriptor waits.
