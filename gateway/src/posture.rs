@@ -26,7 +26,7 @@ use crate::config::EgressFilter;
 use crate::context::now_ms;
 use crate::control::api::PostureView;
 use crate::control::api::Via;
-use crate::kernel::{Enforcer, Firewall, KernelError};
+use crate::kernel::{Enforcer, Firewall, KernelError, Mismatch, is_our_link};
 use crate::network::registry::Registry;
 use crate::record::{Entry, Journal};
 
@@ -203,6 +203,12 @@ impl Posture {
             return self.go_without();
         };
         let enforcing = self.now().state == State::Enforcing;
+        let differed = registry.reconcile();
+        if !differed.is_empty() {
+            let text = format!("links and networks did not agree: {}", differed.join(", "));
+            self.seal(&Cause::new(text, "Sallyport repairs this by itself"));
+        }
+        let enforcing = enforcing && differed.is_empty();
         let verified = enforcer.verify();
         if let Err(error) = &verified
             && enforcing
@@ -420,6 +426,10 @@ fn enforce(
         .apply(crate::kernel::Posture::Sealed)
         .map_err(broken)?;
     enforcer.repair().map_err(broken)?;
+    let left = enforcer.clear_leftovers().map_err(broken)?;
+    if !left.is_empty() {
+        tracing::warn!(links = ?left, "links that a gateway left half-made were removed");
+    }
     let lost = registry
         .drop_lost()
         .map_err(|e| Cause::new(e.to_string(), "restart the gateway"))?;
@@ -431,10 +441,7 @@ fn enforce(
         .map_err(broken)?;
     match enforcer.verify().map_err(broken)? {
         Ok(()) => probe(),
-        Err(mismatch) => Err(Cause::new(
-            mismatch.to_string(),
-            "find out who keeps changing it: `sallyport gateway rules`",
-        )),
+        Err(mismatch) => Err(Cause::new(mismatch.to_string(), lasting(&mismatch))),
     }
 }
 
@@ -446,4 +453,15 @@ fn broken(error: &KernelError) -> Cause {
         source = inner.source();
     }
     Cause::new(text, "sallyport doctor")
+}
+
+/// What to do about a difference that a repair did not end.
+fn lasting(mismatch: &Mismatch) -> String {
+    if is_our_link(&mismatch.found) {
+        let link = &mismatch.found;
+        return format!(
+            "a gateway left {link} half-made and it cannot be deleted: end the sandbox that it leads to"
+        );
+    }
+    "find out who keeps changing it: `sallyport gateway rules`".to_owned()
 }

@@ -9,3 +9,4 @@ mod members;
 mod permits;
 mod selftest;
 mod survives;
+mod turns;

@@ -39,6 +39,10 @@ pub fn kernel(error: &KernelError) -> Problem {
             Problem::new(403, "namespace_refused", error.to_string())
                 .hint("offer a namespace made for one sandbox")
         }
+        KernelError::TakenNamespace { .. } => {
+            Problem::new(409, "namespace_refused", error.to_string())
+                .hint("detach its network first, or offer another namespace")
+        }
         KernelError::OccupiedNamespace { .. } => {
             Problem::new(409, "namespace_refused", error.to_string())
                 .hint("offer a namespace that has only `lo`")
@@ -57,6 +61,9 @@ pub fn kernel(error: &KernelError) -> Problem {
 pub fn change(error: &ChangeError) -> Problem {
     match error {
         ChangeError::Unknown(id) => unknown(id),
+        ChangeError::Wiring(_) => {
+            Problem::new(409, "conflict", error.to_string()).hint("ask again")
+        }
         ChangeError::Allot(AllotError::InUse(_)) => {
             Problem::new(409, "conflict", error.to_string())
                 .hint("choose another name, or detach it")

@@ -103,12 +103,8 @@ impl Enforcer {
     pub fn attach(&self, plan: AttachPlan) -> Result<Attached, KernelError> {
         let sandbox = Ns::from_fd(plan.sandbox)?;
         self.refuse_forbidden(&sandbox)?;
-        {
-            let mut state = self.state();
-            if state.members.contains_key(&plan.link) || !state.set_moving(&plan.link) {
-                return Err(KernelError::Unusable("the link name is in use"));
-            }
-        }
+        let id = sandbox.id();
+        self.state().begin_wiring(id, &plan.link)?;
         let pair = self.pair(plan.v4, plan.v6);
         let made = self.make(&plan.link, &pair, &sandbox);
         if let Ok(index) = &made {
@@ -119,7 +115,7 @@ impl Enforcer {
             let finished = self.finish(index, &plan.link, &plan.network, &pair, wired);
             finished.inspect_err(|_| self.clear_away(&plan.link))
         });
-        self.state().settle(&plan.link);
+        self.state().end_wiring(id, &plan.link);
         result
     }
 
@@ -215,7 +211,8 @@ impl Enforcer {
                     _ => {}
                 }
             }
-            live.network.is_some().then_some(live)
+            // the name comes with the link, the alias a moment later: a gateway may have been killed between them
+            (live.network.is_some() || links::is_ours(&link.name)).then_some(live)
         };
         Ok(seen.links.iter().filter_map(live).collect())
     }
@@ -331,10 +328,6 @@ impl Enforcer {
         if NsId::of_init().is_ok_and(|init| init == id) {
             return refuse("the machine's");
         }
-        let taken = |member: &Member| member.sandbox.as_ref().is_some_and(|ns| ns.id() == id);
-        if self.state().members.values().any(taken) {
-            return refuse("attached already");
-        }
         Ok(())
     }
 
@@ -360,11 +353,13 @@ impl Removal {
     /// Deletes the link. The network has been shut out already.
     pub fn finish(self) -> Result<(), KernelError> {
         let name = self.link.to_string();
-        self.enforcer
+        let deleted = self
+            .enforcer
             .inner
             .ns
-            .route(|handle| async move { links::delete(&handle, &name).await })?;
+            .route(|handle| async move { links::delete(&handle, &name).await });
+        // a link that could not be deleted is judged again from here on
         self.enforcer.state().settle(&self.link);
-        Ok(())
+        deleted
     }
 }

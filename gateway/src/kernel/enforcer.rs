@@ -117,6 +117,7 @@ impl Enforcer {
             posture: Posture::Sealed,
             members: [].into(),
             moving: [].into(),
+            wiring: [].into(),
             gone: [].into(),
             made: VecDeque::new(),
         };

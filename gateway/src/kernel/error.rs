@@ -25,6 +25,12 @@ pub enum KernelError {
         /// Whose it is.
         what: &'static str,
     },
+    /// The namespace is a network's, or is just becoming one.
+    #[error("refusing to attach namespace {id}: it is attached already")]
+    TakenNamespace {
+        /// Which.
+        id: NsId,
+    },
     /// The namespace already has a way out of its own.
     #[error("refusing to attach: the namespace already has the configured interface {name}")]
     OccupiedNamespace {

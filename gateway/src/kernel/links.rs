@@ -22,6 +22,16 @@ use super::survey::{self, links_and_addresses};
 /// Name of the link inside the sandbox.
 pub const INNER: &str = "eth0";
 
+/// Whether an outer link bears a name of ours: `sp` and 12 hex digits, given in the request that makes it.
+pub fn is_ours(name: &str) -> bool {
+    name.strip_prefix("sp").is_some_and(|digits| {
+        digits.len() == 12
+            && digits
+                .bytes()
+                .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}
+
 /// Hardware address of every outer end: locally administered, never on the same segment as another.
 const OUTER_MAC: [u8; 6] = [0x02, 0x53, 0x50, 0, 0, 1];
 
@@ -285,6 +295,14 @@ pub async fn delete(handle: &Handle, name: &str) -> Result<(), KernelError> {
     match handle.link().del_with_message(message).execute().await {
         Err(rtnetlink::Error::NetlinkError(error)) if error.raw_code() == -libc::ENODEV => Ok(()),
         result => result.act(format!("deleting link {name}")),
+    }
+}
+
+/// Deletes a link by number: whoever bears its name by now is spared.
+pub async fn delete_numbered(handle: &Handle, index: u32) -> Result<(), KernelError> {
+    match handle.link().del(index).execute().await {
+        Err(rtnetlink::Error::NetlinkError(error)) if error.raw_code() == -libc::ENODEV => Ok(()),
+        result => result.act(format!("deleting link number {index}")),
     }
 }
 

@@ -7,7 +7,8 @@ use netlink_sys::Socket;
 use netpolicy::ruleset::{Element, InterfaceName};
 
 use super::enforcer::Posture;
-use super::netns::Ns;
+use super::error::KernelError;
+use super::netns::{Ns, NsId};
 use crate::member::Membership;
 
 /// One lock: rules, elements and what is known of links change together.
@@ -19,6 +20,8 @@ pub(super) struct State {
     pub(super) members: BTreeMap<InterfaceName, Member>,
     /// Links that are being made or deleted: neither missing nor strange.
     pub(super) moving: BTreeSet<InterfaceName>,
+    /// Sandboxes that are being wired: each for one network.
+    pub(super) wiring: BTreeSet<NsId>,
     /// Links of members that somebody deleted, as last seen: no lane can begin or end there.
     pub(super) gone: BTreeSet<InterfaceName>,
     /// Indices of links that we made: their late notices are not foreign. Indices are not reused soon.
@@ -34,6 +37,28 @@ impl State {
             self.made.pop_front();
         }
         self.made.push_back(index);
+    }
+
+    /// Takes a sandbox and a link for one attach.
+    pub(super) fn begin_wiring(
+        &mut self,
+        sandbox: NsId,
+        link: &InterfaceName,
+    ) -> Result<(), KernelError> {
+        let is = |member: &Member| member.sandbox.as_ref().is_some_and(|ns| ns.id() == sandbox);
+        if self.members.values().any(is) || self.wiring.contains(&sandbox) {
+            return Err(KernelError::TakenNamespace { id: sandbox });
+        }
+        if self.members.contains_key(link) || !self.set_moving(link) {
+            return Err(KernelError::Unusable("the link name is in use"));
+        }
+        self.wiring.insert(sandbox);
+        Ok(())
+    }
+
+    pub(super) fn end_wiring(&mut self, sandbox: NsId, link: &InterfaceName) {
+        self.wiring.remove(&sandbox);
+        self.settle(link);
     }
 
     pub(super) fn set_moving(&mut self, link: &InterfaceName) -> bool {

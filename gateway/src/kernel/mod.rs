@@ -46,6 +46,7 @@ pub use datagrams::DatagramDoor;
 pub use enforcer::{Config, Enforcer, Posture};
 pub use error::{KernelError, Mismatch};
 pub use firewall::Firewall;
+pub use links::is_ours as is_our_link;
 pub use monitor::{Change, Monitor};
 pub use netns::{Ns, NsId};
 pub use nft::Counter;

@@ -23,7 +23,7 @@ use super::error::{Act, KernelError};
 const NSFS: FsType = FsType(0x6e73_6673);
 
 /// Identity of a namespace: two descriptors name the same one exactly when both numbers agree.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NsId {
     device: u64,
     inode: u64,

@@ -4,13 +4,13 @@
 //! sealing shuts lanes before anything else, opening opens them last.
 //! Failure stance: what cannot be read back as asked is an error; what differs is named, and the caller seals.
 
-use netpolicy::ruleset::{Element, Ruleset};
+use netpolicy::ruleset::{Element, InterfaceName, Ruleset};
 
 use super::enforcer::{Enforcer, Posture, plan};
 use super::error::{Act, KernelError, Mismatch};
 use super::members::{Member, State};
 use super::nft::{check, read, write};
-use super::survey::{Survey, survey};
+use super::survey::{LinkSeen, Survey, survey};
 use super::{inspect, lanes, links, sysctl};
 
 /// How often verification looks: a difference that lasts is one; networks that come and go under a look are none.
@@ -99,6 +99,35 @@ impl Enforcer {
             }
             Ok(())
         })
+    }
+
+    /// Deletes links of ours that nobody owns: neither members nor on their way to or from it. Returns their names.
+    ///
+    /// For a gateway that has adopted what it wants of an earlier one's.
+    pub fn clear_leftovers(&self) -> Result<Vec<String>, KernelError> {
+        // seen first, asked afterwards: what is being made meanwhile was announced before it could be seen
+        let seen = self.look()?;
+        let left: Vec<(u32, String)> = {
+            let state = self.state();
+            let owned = |name: &str| {
+                name.parse().is_ok_and(|name: InterfaceName| {
+                    state.members.contains_key(&name) || state.moving.contains(&name)
+                })
+            };
+            let left = |link: &LinkSeen| links::is_ours(&link.name) && !owned(&link.name);
+            let links = seen.links.into_iter();
+            links
+                .filter(left)
+                .map(|link| (link.index, link.name))
+                .collect()
+        };
+        for (index, _) in &left {
+            let index = *index;
+            self.inner
+                .ns
+                .route(move |handle| async move { links::delete_numbered(&handle, index).await })?;
+        }
+        Ok(left.into_iter().map(|(_, name)| name).collect())
     }
 
     /// The rules in force as nft text.

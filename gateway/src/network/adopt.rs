@@ -3,13 +3,15 @@
 //! Owns the comparison of what the kernel holds with what the state says. A network is whole (state, link, addresses)
 //! or it is removed: half a network is worse than none.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use netpolicy::ids::NetworkId;
+use netpolicy::ruleset::InterfaceName;
 
 use super::allot::AllotError;
 use super::join::may_join;
-use super::registry::{ChangeError, Registry};
+use super::registry::{ChangeError, Registry, Stage};
 use super::state::{State, StateDir};
 use crate::control::api::Via;
 
@@ -59,6 +61,19 @@ impl Registry {
         if !self.allotments().adopt(&state.allotted()) {
             return Err(AllotError::InUse(state.id).into());
         }
+        let taken = state.allotted();
+        let adopted = self.adopt_allotted(state, link);
+        if adopted.is_err() {
+            self.allotments().release(&taken);
+        }
+        adopted
+    }
+
+    fn adopt_allotted(
+        &self,
+        state: State,
+        link: &crate::kernel::LiveLink,
+    ) -> Result<(), ChangeError> {
         let composed = self.parts.composer.compose_with(
             &state.workspace,
             &state.source,
@@ -80,8 +95,12 @@ impl Registry {
             .and_then(|enforcer| enforcer.adopt(link, network.member.clone()))
             .map_err(ChangeError::from)
             .and_then(|()| Ok(self.record(&network, "adopted")?));
-        if outcome.is_err() {
+        if outcome.is_ok() {
+            self.settle(&network);
+        } else {
             self.leave(&network);
+            self.unwire(&link.link);
+            self.forget(&network.id);
         }
         outcome
     }
@@ -128,10 +147,54 @@ impl Registry {
                     && l.v6 == Some(network.v6)
             });
             if !there {
-                self.detach(&network.id, "lost")?;
-                lost.push(network.id.clone());
+                match self.detach(&network.id, "lost") {
+                    // somebody else detached it meanwhile
+                    Err(ChangeError::Unknown(_)) => {}
+                    outcome => {
+                        outcome?;
+                        lost.push(network.id.clone());
+                    }
+                }
             }
         }
         Ok(lost)
+    }
+
+    /// Makes the kernel part and the networks agree: a member that no network owns is shut out, and an acknowledged network
+    /// that is no member is ended. Returns what differed; there is nothing unless something failed before.
+    pub fn reconcile(self: &Arc<Self>) -> Vec<String> {
+        let Some(enforcer) = self.parts.firewall.get() else {
+            return Vec::new();
+        };
+        let (strays, stranded) = {
+            // while this lock is held nobody becomes a member that is not here, or leaves from here as a member
+            let states = self.states();
+            let members = enforcer.attached();
+            let owned: HashSet<&str> = states.values().map(|e| e.state.link.as_str()).collect();
+            let strays: Vec<InterfaceName> = members
+                .iter()
+                .filter(|link| !owned.contains(link.as_str()))
+                .cloned()
+                .collect();
+            let wired: HashSet<&str> = members.iter().map(InterfaceName::as_str).collect();
+            let stranded: Vec<NetworkId> = states
+                .values()
+                .filter(|e| e.stage == Stage::Attached && e.state.via == Via::Link)
+                .filter(|e| !wired.contains(e.state.link.as_str()))
+                .map(|e| e.state.id.clone())
+                .collect();
+            (strays, stranded)
+        };
+        let mut differed = Vec::new();
+        for link in strays {
+            self.unwire(&link);
+            differed.push(format!("the link {link} is no network's"));
+        }
+        for id in stranded {
+            if self.detach(&id, "lost").is_ok() {
+                differed.push(format!("the network {id} has no link"));
+            }
+        }
+        differed
     }
 }

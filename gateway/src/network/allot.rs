@@ -293,7 +293,8 @@ mod tests {
             assert!(
                 name.len() <= 15
                     && name.starts_with("sp")
-                    && name.bytes().all(|b| b.is_ascii_alphanumeric()),
+                    && name.bytes().all(|b| b.is_ascii_alphanumeric())
+                    && crate::kernel::is_our_link(&name),
                 "{name}"
             );
         }

@@ -18,7 +18,7 @@ use super::Network;
 use super::allot::Allotted;
 use super::flows::FlowTable;
 use super::join::may_join;
-use super::registry::{ChangeError, Described, Entered, Registry};
+use super::registry::{ChangeError, Described, Entered, Registry, Stage};
 use super::replace::live;
 use super::state::State;
 use crate::context::now_ms;
@@ -96,8 +96,8 @@ impl Registry {
         may_join(states.values().map(|entered| &entered.state), &state)?;
         self.parts.states.begin(&state.id)?;
         let network = self.enter(&mut states, state, &composed)?;
-        // The writer's lock is not needed for the kernel's part: nobody else can change what is not acknowledged yet,
-        // and attaches may run side by side.
+        // The writer's lock is not needed for the kernel's part: what is being wired nobody can detach, and attaches may
+        // run side by side.
         drop(states);
         let connected = match request.via {
             Via::Socket => self.open_socket(&network, namespace),
@@ -117,17 +117,29 @@ impl Registry {
             .map_err(ChangeError::from)
             .and_then(|()| Ok(self.names().note(&taken.id, now_ms())?))
             .and_then(|()| Ok(self.record(&network, "attached")?));
-        if let Err(error) = wired {
+        let settled = wired.and_then(|()| {
+            let unknown = || ChangeError::Unknown(taken.id.clone());
+            self.settle(&network).ok_or_else(unknown)
+        });
+        if settled.is_err() {
             self.leave(&network);
             self.unwire(&link);
+            self.forget(&taken.id);
             self.parts.states.remove(&taken.id)?;
-            return Err(error);
         }
-        self.describe(&taken.id)
-            .ok_or_else(|| ChangeError::Unknown(taken.id.clone()))
+        settled
     }
 
-    /// Makes a network from its state and lets the doors know it.
+    /// The network is wired: from here on it can be detached.
+    pub(super) fn settle(&self, network: &Arc<Network>) -> Option<Described> {
+        let mut states = self.states();
+        let entered = states.get_mut(&network.id)?;
+        entered.stage = Stage::Attached;
+        self.settled.notify_all();
+        Some(entered.clone().described(network.clone()))
+    }
+
+    /// Makes a network from its state and lets the doors know it. It is still to be wired and settled.
     pub(super) fn enter(
         &self,
         states: &mut MutexGuard<'_, HashMap<NetworkId, Entered>>,
@@ -163,6 +175,7 @@ impl Registry {
             job: composed.job,
             name: composed.name.clone(),
             stamp: composed.stamp.clone(),
+            stage: Stage::Wiring,
             state,
         };
         states.insert(network.id.clone(), entered);

@@ -138,12 +138,11 @@ impl Networks {
         });
     }
 
-    /// Removes a network; its flows are ended by whoever detaches.
+    /// Removes a network and no other that has its addresses; its flows are ended by whoever detaches.
     pub fn remove(&self, network: &Network) {
         self.by_source.rcu(|map| {
             let mut map = HashMap::clone(map);
-            map.remove(&IpAddr::V4(network.v4));
-            map.remove(&IpAddr::V6(network.v6));
+            map.retain(|_, there| there.id != network.id);
             map
         });
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::Network;
-use super::registry::{ChangeError, Entered, Registry};
+use super::registry::{ChangeError, Entered, Registry, changeable};
 use crate::control::PolicySource;
 
 /// Which networks are concerned.
@@ -24,7 +24,7 @@ impl Registry {
         let mut formless = Vec::new();
         for network in self.parts.ctx.networks.all() {
             let mut states = self.states();
-            let Some(entered) = states.get_mut(&network.id) else {
+            let Some(entered) = changeable(&mut states, &network.id) else {
                 continue;
             };
             let sourced = matches!(entered.state.source, PolicySource::Git { .. });

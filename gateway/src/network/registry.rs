@@ -8,7 +8,7 @@
 //! Calls block for milliseconds (netlink, files): they belong on blocking threads.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use netpolicy::addr::AddressBook;
@@ -33,6 +33,9 @@ pub enum ChangeError {
     /// There is no such network.
     #[error("there is no network {0}")]
     Unknown(NetworkId),
+    /// It is being wired, and that takes long.
+    #[error("the network {0} is still being attached")]
+    Wiring(NetworkId),
     /// It cannot be a member of its group.
     #[error(transparent)]
     Join(#[from] JoinError),
@@ -90,6 +93,8 @@ pub struct Registry {
     allotments: Mutex<Allotments>,
     /// Held while a network changes: one writer.
     states: Mutex<HashMap<NetworkId, Entered>>,
+    /// Told when a network is wired, or gone.
+    pub(super) settled: Condvar,
 }
 
 /// A live network as the writer knows it.
@@ -99,6 +104,22 @@ pub(super) struct Entered {
     pub(super) job: PolicyHash,
     pub(super) name: String,
     pub(super) stamp: Stamp,
+    pub(super) stage: Stage,
+}
+
+/// Where a network is in its life. Whoever moves it on owns what comes next: one attach completes or undoes it, one
+/// detach takes it away and gives its allotment back.
+///
+/// The kernel part knows a link only while its network is here: it is entered before it is wired, and forgotten after it
+/// was shut out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// The doors know it, its link is being made.
+    Wiring,
+    /// Acknowledged.
+    Attached,
+    /// Being taken away.
+    Leaving,
 }
 
 /// A network with what only its writer knows, for views.
@@ -116,6 +137,28 @@ pub struct Described {
     pub stamp: Stamp,
 }
 
+impl Entered {
+    pub(super) fn described(self, network: Arc<Network>) -> Described {
+        Described {
+            network,
+            state: self.state,
+            job: self.job,
+            policy_name: self.name,
+            stamp: self.stamp,
+        }
+    }
+}
+
+/// A network whose policy and budgets may be changed: not one that is being taken away.
+pub(super) fn changeable<'a>(
+    states: &'a mut HashMap<NetworkId, Entered>,
+    id: &NetworkId,
+) -> Option<&'a mut Entered> {
+    states
+        .get_mut(id)
+        .filter(|entered| entered.stage != Stage::Leaving)
+}
+
 impl Registry {
     /// No network yet.
     pub fn new(parts: Parts) -> Self {
@@ -124,6 +167,7 @@ impl Registry {
             book: ArcSwap::new(parts.book.clone()),
             allotments,
             states: Mutex::default(),
+            settled: Condvar::new(),
             parts,
         }
     }
@@ -155,9 +199,10 @@ impl Registry {
 
     /// Writes down budgets used since the last time.
     pub fn persist(&self) {
-        let mut states = self.states();
         for network in self.parts.ctx.networks.all() {
-            let Some(entered) = states.get_mut(&network.id) else {
+            // taken anew for each: who changes a network waits for one file, not for all
+            let mut states = self.states();
+            let Some(entered) = changeable(&mut states, &network.id) else {
                 continue;
             };
             let used = network.ledger.used();
@@ -177,13 +222,7 @@ impl Registry {
     pub fn describe(&self, id: &NetworkId) -> Option<Described> {
         let network = self.parts.ctx.networks.by_id(id)?;
         let entered = self.states().get(id)?.clone();
-        Some(Described {
-            network,
-            state: entered.state,
-            job: entered.job,
-            policy_name: entered.name,
-            stamp: entered.stamp,
-        })
+        Some(entered.described(network))
     }
 
     /// All networks, by id.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use netpolicy::addr::AddressBook;
 use netpolicy::ids::{Generation, NetworkId};
 
-use super::registry::{ChangeError, Described, Entered, Registry};
+use super::registry::{ChangeError, Described, Entered, Registry, changeable};
 use super::state::State;
 use super::{Live, Network, redecide};
 use crate::context::now;
@@ -30,9 +30,8 @@ impl Registry {
             .networks
             .by_id(id)
             .ok_or_else(|| ChangeError::Unknown(id.clone()))?;
-        let entered = states
-            .get_mut(id)
-            .ok_or_else(|| ChangeError::Unknown(id.clone()))?;
+        let entered =
+            changeable(&mut states, id).ok_or_else(|| ChangeError::Unknown(id.clone()))?;
         let composed = self
             .parts
             .composer
@@ -74,6 +73,7 @@ impl Registry {
             job: composed.job,
             name: composed.name.clone(),
             stamp: composed.stamp.clone(),
+            stage: entered.stage,
         };
         self.record(network, "policy_replaced")?;
         Ok(cut)

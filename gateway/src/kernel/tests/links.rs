@@ -35,7 +35,7 @@ fn forbidden_namespaces_are_never_wired() {
     let sandbox = lab.sandbox(0);
     let again = lab.attach(1, sandbox.ns.try_clone().unwrap()).unwrap_err();
     assert!(
-        matches!(again, KernelError::ForbiddenNamespace { .. }),
+        matches!(again, KernelError::TakenNamespace { .. }),
         "{again}"
     );
     assert_eq!(lab.enforcer.verify().unwrap(), Ok(()));
@@ -397,4 +397,46 @@ fn attach_costs_the_same_with_a_thousand_networks() {
         .map(|ns| NsId::of(ns.as_fd()).unwrap())
         .collect();
     assert_eq!(ids.len(), 1_020);
+}
+
+#[test]
+fn one_namespace_offered_to_several_attaches_at_once_becomes_one_network() {
+    let lab = Lab::open();
+    for round in 0..5 {
+        let sandbox = super::lab::Sandbox { ns: fresh_ns() };
+        let outcomes: Vec<_> = std::thread::scope(|scope| {
+            let attach = |n: u16| {
+                let ns = sandbox.ns.try_clone().unwrap();
+                let lab = &lab;
+                scope.spawn(move || lab.attach(round * 4 + n, ns))
+            };
+            let all: Vec<_> = (0..4).map(attach).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert_eq!(outcomes.iter().filter(|o| o.is_ok()).count(), 1);
+        for refused in outcomes.into_iter().filter_map(Result::err) {
+            assert!(
+                matches!(refused, KernelError::TakenNamespace { .. }),
+                "{refused}"
+            );
+        }
+    }
+    assert_eq!(lab.enforcer.verify().unwrap(), Ok(()));
+}
+
+#[test]
+fn links_of_ours_that_nobody_owns_are_deleted_and_no_others() {
+    let lab = Lab::open();
+    let member = lab.sandbox(0);
+    let names = ["sp0123456789ab", "sp0123456789ax", "spare"];
+    for name in names {
+        let line = format!("link add {name} type veth peer name {name}p");
+        let words: Vec<&str> = line.split(' ').collect();
+        assert!(lab.exec("ip", &words).status.success());
+    }
+    assert_eq!(lab.enforcer.clear_leftovers().unwrap(), ["sp0123456789ab"]);
+    assert_eq!(lab.enforcer.clear_leftovers().unwrap(), [""; 0]);
+    let left = lab.enforcer.live_links().unwrap();
+    assert_eq!(left.len(), 1, "the member's stays: {left:?}");
+    drop(member);
 }
