@@ -235,13 +235,10 @@ pub fn judges_each_request(s: &Snapshot, ground: &Ground, now: UnixSeconds) -> b
     }
     ground.name.is_some()
         || s.layers().iter().any(|layer| {
-            let deny = &layer.index.deny;
-            let has_requests = |rule: &Rule| {
-                !rule.http.is_empty() && rule.applies(ground.port, ground.protocol, now)
-            };
+            let (allow, deny) = (&layer.index.allow, &layer.index.deny);
             deny.host_could_apply(ground.port, ground.protocol, now)
                 .is_some()
-                || layer.policy().allow.iter().any(has_requests)
+                || allow.names_requests(ground.port, ground.protocol, now)
         })
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct RuleIndex {
     names: PatternIndex<RuleNumber>,
     nets: NetIndex,
     host_ports: [PortCover; 2],
+    /// Of rules that name requests.
+    request_ports: [PortCover; 2],
 }
 
 impl RuleIndex {
@@ -35,7 +37,10 @@ impl RuleIndex {
             }
         }
         index.nets = NetIndex::new(nets);
-        index.host_ports = Protocol::ALL.map(|protocol| PortCover::new(rules, protocol));
+        let hosts = || rules.iter().filter(|r| matches!(r.to, Selector::Host(_)));
+        index.host_ports = Protocol::ALL.map(|protocol| PortCover::new(hosts(), protocol));
+        let requests = || rules.iter().filter(|r| !r.http.is_empty());
+        index.request_ports = Protocol::ALL.map(|protocol| PortCover::new(requests(), protocol));
         index
     }
 
@@ -58,11 +63,19 @@ impl RuleIndex {
         protocol: Protocol,
         now: UnixSeconds,
     ) -> Option<Speaks> {
-        let [tcp, udp] = &self.host_ports;
-        match protocol {
-            Protocol::Tcp => tcp.at(port, now),
-            Protocol::Udp => udp.at(port, now),
-        }
+        cover(&self.host_ports, protocol).at(port, now)
+    }
+
+    /// Whether some rule that names requests could apply to a flow to this port.
+    pub(super) fn names_requests(&self, port: u16, protocol: Protocol, now: UnixSeconds) -> bool {
+        cover(&self.request_ports, protocol).at(port, now).is_some()
+    }
+}
+
+fn cover([tcp, udp]: &[PortCover; 2], protocol: Protocol) -> &PortCover {
+    match protocol {
+        Protocol::Tcp => tcp,
+        Protocol::Udp => udp,
     }
 }
 
@@ -128,7 +141,7 @@ impl NetIndex {
     }
 }
 
-/// For one transport: which ports some host rule covers, how their bytes are judged, and until when.
+/// For one transport: which ports some of these rules cover, how their bytes are judged, and until when.
 #[derive(Debug, Default)]
 struct PortCover {
     /// Sorted by start; each stretch ends where the next one starts.
@@ -146,12 +159,9 @@ const KINDS: [Speaks; 3] = [Speaks::Tls, Speaks::Http, Speaks::Any];
 
 impl PortCover {
     /// Sweeps over the ports once, keeping for each kind the multiset of ends of the open ranges.
-    fn new(rules: &[Rule], protocol: Protocol) -> Self {
+    fn new<'a>(rules: impl Iterator<Item = &'a Rule>, protocol: Protocol) -> Self {
         let mut edges: Vec<(u32, bool, usize, i64)> = Vec::new();
-        for rule in rules
-            .iter()
-            .filter(|r| matches!(r.to, Selector::Host(_)) && r.covers_protocol(protocol))
-        {
+        for rule in rules.filter(|r| r.covers_protocol(protocol)) {
             let end = rule.until.map_or(i64::MAX, |until| until.0);
             for range in rule.ports.normalised().0 {
                 for (first, last) in split_at_defaults(rule, protocol, *range.start(), *range.end())

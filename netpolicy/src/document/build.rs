@@ -2,6 +2,7 @@
 //!
 //! Structure was checked by [`super::shape`]; what does not fit here was reported there and is skipped in silence.
 
+use super::bounds;
 use super::mistake::{Mistakes, nearest, quoted};
 use super::rules::{allow_rules, deny_rule, no_name, pattern, ports, protocol, word};
 use super::sets::Sets;
@@ -71,7 +72,7 @@ pub(super) fn policy(
         _ => return None,
     };
     let unenforced = unenforced(root, &allow, &secrets, unknown);
-    Some(Policy {
+    let policy = Policy {
         name: word(root, "policy")?.to_owned(),
         description: word(root, "description").unwrap_or_default().to_owned(),
         network,
@@ -96,7 +97,9 @@ pub(super) fn policy(
         needs_packages,
         at: root.at.clone(),
         hash,
-    })
+    };
+    bounds::check(&policy, mistakes);
+    Some(policy)
 }
 
 fn ingress(root: &Node) -> Vec<IngressRule> {

@@ -4,6 +4,7 @@
 //! `grammar`, which also give the JSON Schema) -> `build` (meaning). A document with one mistake gives no policy at all.
 //! [`tree`], [`shape`], [`values`] and [`mistake`] serve the configuration file too.
 
+pub mod bounds;
 mod build;
 mod entries;
 pub(crate) mod forms;

@@ -146,9 +146,38 @@ fn names_as_special(wide: &Selector, narrow: &Selector) -> bool {
     wide == narrow || (wide.network().is_ipv4() && !AddressBook::may_name_special(narrow))
 }
 
+/// The `deny` entries of a policy, found by what they cover.
+pub(super) struct Denials<'a> {
+    rules: &'a [Rule],
+    index: RuleIndex,
+}
+
+impl<'a> Denials<'a> {
+    pub(super) fn of(policy: &'a Policy) -> Self {
+        Self {
+            rules: &policy.deny,
+            index: RuleIndex::new(&policy.deny),
+        }
+    }
+
+    /// Every entry that could cover what is named, in the order of the document: whatever covers it matches any one name
+    /// or address of it.
+    pub(super) fn near(&self, to: &Selector) -> impl Iterator<Item = &'a Rule> + use<'a> {
+        let rules = self.rules;
+        let numbers = match to {
+            Selector::Host(pattern) => witness(pattern).map_or_else(
+                || (0..rules.len()).collect(),
+                |name| self.index.by_name(&name),
+            ),
+            Selector::Cidr(net) => self.index.by_address(net.network()),
+        };
+        numbers.into_iter().filter_map(|number| rules.get(number))
+    }
+}
+
 /// Whether one host pattern is denied as a whole by a list, on the ports of the web.
-pub(super) fn denies_web(deny: &[Rule], host: &Pattern) -> bool {
-    deny.iter().any(|rule| {
+pub(super) fn denies_web(deny: &Denials<'_>, host: &Pattern) -> bool {
+    deny.near(&Selector::Host(host.clone())).any(|rule| {
         matches!(&rule.to, Selector::Host(pattern) if pattern.covers(host))
             && rule
                 .protocol

@@ -3,7 +3,7 @@
 //! Everything said here is safe to act on. Where an entry has an effect beside its own flows (a local name opens its
 //! look-ups under `network: internet`, `unknown: ask` tells a miss from a denial) nothing is said.
 
-use super::cover::{cover_ports, cover_selector};
+use super::cover::{Denials, cover_ports, cover_selector};
 use super::{Code, Lint, Setting, is_own};
 use crate::addr::AddressBook;
 use crate::decide::special::{Special, special};
@@ -14,8 +14,18 @@ use crate::policy::{NetworkMode, Place, Policy, Rule, Selector, Unknown};
 /// Warnings about entries without effect.
 pub(super) fn check(policy: &Policy, setting: &Setting<'_>) -> Vec<Lint> {
     let mut found = Vec::new();
+    let looked = Looked {
+        policy,
+        setting,
+        denials: Denials::of(policy),
+        floors: setting
+            .floors
+            .iter()
+            .map(|(_, floor)| Denials::of(floor))
+            .collect(),
+    };
     let allow = policy.allow.iter().filter(|rule| is_own(rule, policy));
-    found.extend(allow.filter_map(|rule| of_allow(rule, policy, setting)));
+    found.extend(allow.filter_map(|rule| of_allow(rule, &looked)));
     if policy.network == NetworkMode::None {
         let deny = policy.deny.iter().filter(|rule| is_own(rule, policy));
         found.extend(deny.map(|rule| no_network(&rule.at, policy)));
@@ -44,7 +54,17 @@ fn no_network(at: &Place, policy: &Policy) -> Lint {
     )
 }
 
-fn of_allow(rule: &Rule, policy: &Policy, setting: &Setting<'_>) -> Option<Lint> {
+/// A policy with what its entries are looked at with.
+struct Looked<'a> {
+    policy: &'a Policy,
+    setting: &'a Setting<'a>,
+    denials: Denials<'a>,
+    /// Of each floor.
+    floors: Vec<Denials<'a>>,
+}
+
+fn of_allow(rule: &Rule, looked: &Looked<'_>) -> Option<Lint> {
+    let (policy, setting) = (looked.policy, looked.setting);
     if !rule.in_force(setting.now) {
         let message = "the last day of the entry is over".to_owned();
         return Some(lint(
@@ -63,8 +83,8 @@ fn of_allow(rule: &Rule, policy: &Policy, setting: &Setting<'_>) -> Option<Lint>
         return None;
     }
     closed(rule, policy)
-        .or_else(|| denied(rule, policy, setting.now))
-        .or_else(|| outside(rule, policy, setting))
+        .or_else(|| denied(rule, looked))
+        .or_else(|| outside(rule, looked))
 }
 
 /// What no policy opens, or not this one.
@@ -114,13 +134,14 @@ fn closed(rule: &Rule, policy: &Policy) -> Option<Lint> {
 }
 
 /// A `deny` entry of the same policy covers everything that the entry names.
-fn denied(rule: &Rule, policy: &Policy, now: UnixSeconds) -> Option<Lint> {
+fn denied(rule: &Rule, looked: &Looked<'_>) -> Option<Lint> {
+    let policy = looked.policy;
     if opens_local_names(rule, policy) {
         return None;
     }
     // under `ask` a miss is asked about and a wrong transport is not: only a denial of both says the same without it
     let both = policy.unknown == Unknown::Ask;
-    let by = covering_denial(rule, policy, now, both)?;
+    let by = covering_denial(rule, &looked.denials, looked.setting.now, both)?;
     let message = format!(
         "the entry does nothing: {} denies all of it",
         place(&by.at, &rule.at)
@@ -135,11 +156,11 @@ fn denied(rule: &Rule, policy: &Policy, now: UnixSeconds) -> Option<Lint> {
 
 fn covering_denial<'a>(
     rule: &Rule,
-    by: &'a Policy,
+    by: &Denials<'a>,
     now: UnixSeconds,
     both: bool,
 ) -> Option<&'a Rule> {
-    by.deny.iter().find(|deny| {
+    by.near(&rule.to).find(|deny| {
         let transport = deny.protocol.is_none() || (!both && deny.protocol == rule.protocol);
         transport
             && deny.in_force(now)
@@ -164,12 +185,14 @@ fn opens_local_names(rule: &Rule, policy: &Policy) -> bool {
 }
 
 /// A floor lets nothing of the entry pass.
-fn outside(rule: &Rule, policy: &Policy, setting: &Setting<'_>) -> Option<Lint> {
+fn outside(rule: &Rule, looked: &Looked<'_>) -> Option<Lint> {
+    let (policy, setting) = (looked.policy, looked.setting);
     if policy.unknown == Unknown::Ask || opens_local_names(rule, policy) {
         return None;
     }
-    setting.floors.iter().find_map(|(kind, floor)| {
-        let denial = covering_denial(rule, floor, setting.now, true);
+    let floors = setting.floors.iter().zip(&looked.floors);
+    floors.into_iter().find_map(|((kind, floor), denials)| {
+        let denial = covering_denial(rule, denials, setting.now, true);
         let passes = match floor.network {
             NetworkMode::None => false,
             NetworkMode::Internet => true,

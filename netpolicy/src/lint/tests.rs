@@ -188,7 +188,7 @@ fn presets_and_shipped_sets_are_not_warned_about() {
 #[test]
 fn long_and_hostile_lists_cost_bounded_time() {
     let began = std::time::Instant::now();
-    let plain = (0..10_000).map(|n| {
+    let plain = (0..5_000).map(|n| {
         format!(
             "- host: h{n}.example.net\n- {{ cidr: 9.{}.{}.0/24, ports: [53] }}\n",
             n / 200,
@@ -196,14 +196,26 @@ fn long_and_hostile_lists_cost_bounded_time() {
         )
     });
     assert_eq!(of_entries(&plain.collect::<String>()), []);
-    let one_host = (1..4_000).map(|port| format!("- {{ host: a.com, ports: [{port}] }}\n"));
+    let one_host = (1..=1_024).map(|port| format!("- {{ host: a.com, ports: [{port}] }}\n"));
     assert_eq!(of_entries(&one_host.collect::<String>()), []);
-    let nested = (0..4_000).map(|n| format!("- {{ cidr: 9.0.0.0/8, ports: [{}] }}\n", n + 1));
+    let nested = (0..1_024).map(|n| format!("- {{ cidr: 9.0.0.0/8, ports: [{}] }}\n", n + 1));
     assert!(
         of_entries(&nested.collect::<String>())
             .iter()
             .all(|(code, _)| *code == "wide_network")
     );
+    let denied = (0..5_000)
+        .map(|n| format!("- host: h{n}.example.net\n"))
+        .collect::<String>();
+    let text = format!("policy: p\nnetwork: domains\nallow:\n{denied}deny:\n{denied}");
+    let policy = document::parse("p.yml", &text, None).unwrap();
+    let catalogue = Catalogue::shipped();
+    let setting = Setting {
+        now: UnixSeconds(0),
+        catalogue: &catalogue,
+        floors: &[],
+    };
+    assert_eq!(check(&policy, &setting).len(), 5_000);
     // a second in a release build; this one is neither that nor alone on its machine
     assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
 }

@@ -5,7 +5,7 @@
 use psl::Psl;
 
 use super::catalogue::{Catalogue, Item, Kind};
-use super::cover::denies_web;
+use super::cover::{Denials, denies_web};
 use super::{Code, Lint, is_own};
 use crate::addr::AddressBook;
 use crate::name::{Name, Pattern};
@@ -22,11 +22,12 @@ pub(super) fn check(policy: &Policy, catalogue: &Catalogue) -> Vec<Lint> {
         return Vec::new();
     }
     let own = policy.allow.iter().filter(|rule| is_own(rule, policy));
-    own.flat_map(|rule| of_rule(rule, policy, catalogue))
+    let denials = Denials::of(policy);
+    own.flat_map(|rule| of_rule(rule, &denials, catalogue))
         .collect()
 }
 
-fn of_rule(rule: &Rule, policy: &Policy, catalogue: &Catalogue) -> Vec<Lint> {
+fn of_rule(rule: &Rule, denials: &Denials<'_>, catalogue: &Catalogue) -> Vec<Lint> {
     match &rule.to {
         Selector::Host(pattern) => {
             let mut found: Vec<Lint> = suffix(rule, pattern).into_iter().collect();
@@ -34,7 +35,7 @@ fn of_rule(rule: &Rule, policy: &Policy, catalogue: &Catalogue) -> Vec<Lint> {
             let everybody = found.iter().any(|lint| lint.code == Code::PublicSuffix);
             for kind in [Kind::ManyOwners, Kind::Uploads, Kind::Resolver, Kind::Relay] {
                 if !everybody && found.iter().all(|lint| lint.code != kind.code()) {
-                    found.extend(listed(rule, pattern, kind, policy, catalogue));
+                    found.extend(listed(rule, pattern, kind, denials, catalogue));
                 }
             }
             found.retain(|lint| !catalogue.accepts(lint, Some(pattern)));
@@ -109,7 +110,7 @@ fn listed(
     rule: &Rule,
     pattern: &Pattern,
     kind: Kind,
-    policy: &Policy,
+    denials: &Denials<'_>,
     catalogue: &Catalogue,
 ) -> Option<Lint> {
     let on_web =
@@ -126,7 +127,7 @@ fn listed(
         let within = pattern.covers(&item.host);
         // one name below `*.pastes.example` is as much a paste host; one customer's bucket is not everybody's
         let part = kind != Kind::ManyOwners && item.host.covers(pattern);
-        item.kind == kind && (within || part) && !denies_web(&policy.deny, &item.host)
+        item.kind == kind && (within || part) && !denies_web(denials, &item.host)
     };
     let items: Vec<&Item> = catalogue.items().iter().filter(permits).collect();
     let first = items.first()?;

@@ -140,3 +140,69 @@ fn documents_that_no_person_writes_are_refused_quickly() {
     // generous for a loaded machine; what is excluded is work that grows faster than the text
     assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
 }
+
+fn refused(text: &str) -> Vec<String> {
+    let mistakes = crate::document::parse("p.yml", text, None).unwrap_err();
+    mistakes.iter().map(ToString::to_string).collect()
+}
+
+fn entries(list: &str, of: impl Iterator<Item = String>) -> String {
+    let lines: String = of.map(|entry| format!("  - {{ {entry} }}\n")).collect();
+    format!("policy: p\nnetwork: domains\n{list}:\n{lines}")
+}
+
+#[test]
+fn a_policy_with_more_entries_than_anybody_reads_is_refused_at_the_first_that_is_too_many() {
+    let hosts = |count: usize| entries("allow", (0..count).map(|n| format!("host: h{n}.example")));
+    let most = crate::document::bounds::MOST_ENTRIES;
+    assert!(crate::document::parse("p.yml", &hosts(most), None).is_ok());
+    let [mistake] = &refused(&hosts(most + 1))[..] else {
+        panic!("one mistake")
+    };
+    assert!(
+        mistake.starts_with("p.yml:10004:")
+            && mistake.contains("10001 entries; 10000 are the most"),
+        "{mistake}"
+    );
+}
+
+#[test]
+fn what_one_decision_reads_is_bounded_for_every_name_and_address() {
+    let most = crate::document::bounds::MOST_ON_ONE;
+    type Entry = fn(usize) -> String;
+    let shapes: [Entry; 4] = [
+        |n| format!("host: one.example, ports: [{}]", n + 1),
+        // wildcards above each other: all of them speak of the deepest name
+        |n| {
+            format!(
+                "host: \"*.{}example\", ports: [{}]",
+                "a.".repeat(n % 100),
+                n + 1
+            )
+        },
+        |n| format!("cidr: 9.0.0.0/8, ports: [{}]", n + 1),
+        |n| format!("cidr: \"fd00::/{}\", ports: [{}]", 8 + n % 100, n + 1),
+    ];
+    for shape in shapes {
+        for list in ["allow", "deny"] {
+            let text = entries(list, (0..most).map(shape));
+            assert!(
+                crate::document::parse("p.yml", &text, None).is_ok(),
+                "{}",
+                shape(0)
+            );
+            let found = refused(&entries(list, (0..=most).map(shape)));
+            assert!(
+                found.len() == 1 && found.iter().all(|m| m.contains("1024 are the most")),
+                "{found:?}"
+            );
+        }
+    }
+    // in one entry as in many; and a range is one, however many ports it holds
+    let listed: Vec<String> = (1..=1025).map(|port| port.to_string()).collect();
+    let one = format!("host: one.example, ports: [{}]", listed.join(", "));
+    assert_eq!(refused(&entries("allow", std::iter::once(one))).len(), 1);
+    let range = "host: one.example, ports: [1-65535]".to_owned();
+    let text = entries("allow", std::iter::once(range));
+    assert!(crate::document::parse("p.yml", &text, None).is_ok());
+}
