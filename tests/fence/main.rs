@@ -8,5 +8,6 @@ mod member_forgeries;
 mod members;
 mod permits;
 mod selftest;
+mod shares;
 mod survives;
 mod turns;

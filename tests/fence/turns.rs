@@ -1,14 +1,13 @@
 //! Networks that come and go at the wrong moment leave nothing behind: a detach in the middle of an attach, a gateway that
 //! is killed in one. (Invariants 5 and 8.)
 
-use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lab::client::connect_within;
+use lab::control::ask;
 use lab::namespace::Namespace;
 use lab::origin::port;
 use lab::topology::{PUBLIC4, ip};
@@ -21,17 +20,8 @@ fn echoes(sandbox: &Sandbox) -> bool {
     sandbox.run(|| connect_within(SocketAddr::new(ip(PUBLIC4), port::ECHO), SHORT).is_open())
 }
 
-/// Asks for a detach on the control socket itself: quicker than any program could start. The status.
 fn detach(control: &Path, name: &str) -> u16 {
-    let mut stream = UnixStream::connect(control).expect("connect");
-    let head = format!(
-        "DELETE /v1/networks/{name} HTTP/1.1\r\nHost: sallyport\r\nConnection: close\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes()).expect("ask");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("answer");
-    let status = answer.split(' ').nth(1).and_then(|word| word.parse().ok());
-    status.unwrap_or_else(|| panic!("{answer:?}"))
+    ask(control, "DELETE", &format!("/v1/networks/{name}"), "")
 }
 
 /// Names of the links of sandboxes in the gateway namespace.

@@ -214,3 +214,16 @@ fn what_is_understood_but_not_enforced_is_said() {
         "{json:#}"
     );
 }
+
+#[test]
+fn what_is_no_regular_file_is_refused_and_not_waited_for() {
+    let directory = tempfile::tempdir().expect("directory");
+    let made = std::process::Command::new("mkfifo")
+        .arg(directory.path().join("p.yml"))
+        .status();
+    assert!(made.expect("mkfifo").success());
+    let said = run(directory.path(), false);
+    assert!(said.code.is_some_and(|code| code != 0), "{said:?}");
+    let text = format!("{}{}", said.out, said.err);
+    assert!(text.contains("p.yml is no regular file"), "{text}");
+}

@@ -18,6 +18,7 @@
 pub mod capture;
 pub mod cli;
 pub mod client;
+pub mod control;
 pub mod dns;
 pub mod frame;
 pub mod gateway;

@@ -16,6 +16,7 @@ use super::tend::Floors;
 use super::{Appliance, BuildError};
 use crate::config::{EgressFilter, GatewayConfig, Resolvers, Uplink};
 use crate::context::Context;
+use crate::control::places::Places;
 use crate::control::readers::Readers;
 use crate::control::server;
 use crate::control::threads::Threads;
@@ -106,6 +107,7 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         users: config.control_users.clone(),
         share: config.networks_per_user,
         readers: Readers::default(),
+        changes: Places::default(),
         captures: Arc::new(tokio::sync::Semaphore::new(crate::capture::MOST)),
         selftest,
         following: Following::new(sources, &registry, &ctx),

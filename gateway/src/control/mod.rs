@@ -18,6 +18,7 @@ pub mod exchange;
 mod explain;
 pub mod handover;
 mod ingress;
+pub mod places;
 pub mod problems;
 pub mod readers;
 mod refused;

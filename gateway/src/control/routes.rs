@@ -16,11 +16,13 @@ use super::api::Problem;
 use super::descriptor::Received;
 use super::disposal::Offered;
 use super::server::Body;
-use super::verbs::Verbs;
+use super::verbs::{Verbs, blocking};
 use super::{ingress, streams};
 
 /// A policy of the largest size that the parser takes, escaped as JSON, and some room.
 const MOST_BYTES: usize = 6 << 20;
+/// A longer body is parsed off the runtime's threads.
+const MOST_AT_ONCE: usize = 64 << 10;
 /// A body is due within this time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -55,7 +57,10 @@ pub async fn route(
         ("POST", ["v1", "networks"]) => {
             allow(Group::Attach)?;
             let namespace = one(received)?;
-            json(&verbs.attach(read(request).await?, namespace, peer).await?)
+            // before the body is read: what a user has under way bounds what it makes the gateway hold
+            let place = verbs.changes.take(peer).await?;
+            let wanted = read(request).await?;
+            json(&verbs.attach(wanted, namespace, peer, place).await?)
         }
         ("DELETE", ["v1", "networks", id]) => {
             allow(Group::Attach)?;
@@ -64,7 +69,8 @@ pub async fn route(
         ("PUT", ["v1", "networks", id, "policy"]) => {
             allow(Group::Attach)?;
             let id = own(id)?;
-            json(&verbs.replace(id, read(request).await?).await?)
+            let place = verbs.changes.take(peer).await?;
+            json(&verbs.replace(id, read(request).await?, place).await?)
         }
         ("POST", ["v1", "networks", id, "ingress"]) => {
             allow(Group::Attach)?;
@@ -99,8 +105,7 @@ pub async fn route(
         }
         ("GET", segments) => {
             allow(Group::Observe)?;
-            let query = request.uri().query().unwrap_or_default();
-            look(verbs, segments, query, peer).await
+            look(verbs, segments, request.uri(), peer).await
         }
         _ => Err(Problem::new(
             404,
@@ -128,14 +133,15 @@ async fn source(
 async fn look(
     verbs: &Arc<Verbs>,
     segments: &[&str],
-    query: &str,
+    uri: &hyper::Uri,
     peer: Peer,
 ) -> Result<Response<Body>, Problem> {
+    let query = uri.query().unwrap_or_default();
     match segments {
         ["v1", "health"] => json(&verbs.health()),
         ["v1", "posture"] => json(&verbs.posture()),
-        ["v1", "networks"] => json(&verbs.networks()),
-        ["v1", "networks", id] => json(&verbs.network(&network(id)?)?),
+        ["v1", "networks"] => json(&verbs.networks().await?),
+        ["v1", "networks", id] => json(&verbs.network(&network(id)?).await?),
         ["v1", "networks", id, "flows"] => {
             streams::flows(verbs, Some(&network(id)?), query, peer).await
         }
@@ -183,13 +189,15 @@ fn not_allowed(group: Group) -> Problem {
 }
 
 /// Reads a body whole and exactly.
-pub(super) async fn read<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Problem> {
+pub(super) async fn read<T: DeserializeOwned + Send + 'static>(
+    request: Request<Incoming>,
+) -> Result<T, Problem> {
     let whole = tokio::time::timeout(
         PATIENCE,
         Limited::new(request.into_body(), MOST_BYTES).collect(),
     )
     .await;
-    let bytes = match whole {
+    let bytes: Bytes = match whole {
         Err(_) => {
             return Err(Problem::new(
                 408,
@@ -206,13 +214,21 @@ pub(super) async fn read<T: DeserializeOwned>(request: Request<Incoming>) -> Res
         }
         Ok(Ok(whole)) => whole.to_bytes(),
     };
-    serde_json::from_slice(&bytes).map_err(|e| {
-        Problem::new(
-            400,
-            "bad_request",
-            format!("the body is not what this verb takes: {e}"),
-        )
-    })
+    let large = bytes.len() > MOST_AT_ONCE;
+    let parse = move || {
+        serde_json::from_slice(&bytes).map_err(|e| {
+            Problem::new(
+                400,
+                "bad_request",
+                format!("the body is not what this verb takes: {e}"),
+            )
+        })
+    };
+    if large {
+        blocking(parse).await?
+    } else {
+        parse()
+    }
 }
 
 /// A JSON reply.

@@ -62,6 +62,11 @@ pub async fn records(
     peer: Peer,
 ) -> Result<Response<Body>, Problem> {
     let wanted = Wanted::parse(query)?;
+    let last = verbs.journal().last();
+    if wanted.after > last {
+        let message = format!("`after` is beyond the last record, which is {last}");
+        return Err(Problem::new(400, "bad_request", message));
+    }
     let follow = follow(verbs, wanted.after, wanted.follow, peer).await?;
     Ok(lines(Vec::new(), follow, |line| {
         Some(Bytes::from(format!("{line}\n")))

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use netpolicy::ids::NetworkId;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::access::{Peer, is_ours, may_any, may_in};
 use super::api::{
@@ -17,6 +17,7 @@ use super::api::{
 };
 use super::check::{check_attach, check_source};
 use super::disposal::Offered;
+use super::places::Places;
 use super::problems;
 use super::readers::Readers;
 use crate::config::ControlUsers;
@@ -51,6 +52,8 @@ pub struct Verbs {
     pub share: usize,
     /// Places of those who read the record.
     pub readers: Readers,
+    /// Places of changes, by user.
+    pub changes: Places,
     /// Places of packet captures.
     pub captures: Arc<tokio::sync::Semaphore>,
     /// The escape suite.
@@ -81,6 +84,7 @@ impl Verbs {
         request: AttachRequest,
         namespace: Offered,
         peer: Peer,
+        place: OwnedSemaphorePermit,
     ) -> Result<NetworkView, Problem> {
         check_attach(&request, peer)?;
         self.may_work_in(&request.workspace, peer)?;
@@ -95,6 +99,7 @@ impl Verbs {
             let attached = judge(&namespace, peer, only_own)
                 .map_err(ChangeError::from)
                 .and_then(|namespace| registry.attach(&request, namespace, peer.uid));
+            drop(place);
             let id = attached.as_ref().ok().map(|d| d.network.id.clone());
             let nobody_waits = sender.is_closed() || sender.send(attached).is_err();
             if let (true, Some(id)) = (nobody_waits, id)
@@ -146,7 +151,7 @@ impl Verbs {
 
     /// Whether a user may change a network: who attached it, or somebody who may do everything. For others there is none.
     pub fn owned(&self, id: &NetworkId, peer: Peer) -> Result<(), Problem> {
-        let owner = self.registry.describe(id).map(|d| d.state.owner);
+        let owner = self.ctx.networks.by_id(id).map(|network| network.owner);
         if is_ours(peer.uid) || owner == Some(peer.uid) {
             Ok(())
         } else {
@@ -168,13 +173,19 @@ impl Verbs {
         &self,
         id: NetworkId,
         source: PolicySource,
+        place: OwnedSemaphorePermit,
     ) -> Result<PolicyReplaced, Problem> {
         check_source(&source)?;
         let asked = std::time::Instant::now();
         self.wait_open().await?;
         self.wait_source(&source).await;
         let registry = self.registry.clone();
-        let replaced = blocking(move || registry.replace(&id, &source)).await?;
+        let work = move || {
+            let replaced = registry.replace(&id, &source);
+            drop(place);
+            replaced
+        };
+        let replaced = blocking(work).await?;
         let (described, cut) = replaced.map_err(|e| problems::change(&e))?;
         self.journal().meters().policy_changed(asked.elapsed());
         let state = described.state;
@@ -196,19 +207,18 @@ impl Verbs {
         }
     }
 
-    /// All networks.
-    pub fn networks(&self) -> Vec<NetworkView> {
-        self.registry
-            .describe_all()
-            .iter()
-            .map(|d| self.view(d))
-            .collect()
+    /// All networks. The writer's lock is waited for off the runtime's threads, which carry everybody's flows.
+    pub async fn networks(&self) -> Result<Vec<NetworkView>, Problem> {
+        let registry = self.registry.clone();
+        let described = blocking(move || registry.describe_all()).await?;
+        Ok(described.iter().map(|d| self.view(d)).collect())
     }
 
     /// One network.
-    pub fn network(&self, id: &NetworkId) -> Result<NetworkView, Problem> {
-        self.registry
-            .describe(id)
+    pub async fn network(&self, id: &NetworkId) -> Result<NetworkView, Problem> {
+        let (registry, of) = (self.registry.clone(), id.clone());
+        let described = blocking(move || registry.describe(&of)).await?;
+        described
             .map(|d| self.view(&d))
             .ok_or_else(|| problems::unknown(id))
     }

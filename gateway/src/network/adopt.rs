@@ -74,18 +74,15 @@ impl Registry {
         state: State,
         link: &crate::kernel::LiveLink,
     ) -> Result<(), ChangeError> {
-        let composed = self.parts.composer.compose_with(
-            &state.workspace,
-            &state.source,
-            state.resolved.as_ref(),
-            self.book(),
-        )?;
+        let (composed, mut states) = self.composed(|composer, book| {
+            let before = state.resolved.as_ref();
+            composer.compose_with(&state.workspace, &state.source, before, book)
+        })?;
         let state = State {
             policy: composed.snapshot.hash(),
             resolved: composed.resolved.clone(),
             ..state
         };
-        let mut states = self.states();
         may_join(states.values().map(|entered| &entered.state), &state)?;
         let network = self.enter(&mut states, state, &composed)?;
         drop(states);

@@ -3,14 +3,13 @@
 //! Invariant: the doors know a network before its first packet can arrive.
 //! Failure stance: whatever was made for a network that cannot be completed is taken away again.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use ipnet::IpNet;
-use netpolicy::ids::{Generation, NetworkId};
+use netpolicy::ids::Generation;
 use netpolicy::ruleset::InterfaceName;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +17,7 @@ use super::Network;
 use super::allot::Allotted;
 use super::flows::FlowTable;
 use super::join::may_join;
-use super::registry::{ChangeError, Described, Entered, Registry, Stage};
+use super::registry::{ChangeError, Described, Entered, Registry, Stage, States};
 use super::replace::live;
 use super::state::State;
 use crate::context::now_ms;
@@ -44,7 +43,7 @@ impl Registry {
         let taken = self.allotments().allot(request.id.clone(), &avoid)?;
         // after allotting: of two that wish the same name at once the second has been refused by now
         if let Some(wished) = &request.id
-            && let Err(error) = self.names().may_have(wished)
+            && let Err(error) = self.names().may_have(wished, owner, now_ms())
         {
             self.allotments().release(&taken);
             return Err(error.into());
@@ -67,11 +66,9 @@ impl Registry {
             .link
             .parse()
             .map_err(|_| KernelError::Unusable("the link's name"))?;
-        let mut states = self.states();
-        let composed =
-            self.parts
-                .composer
-                .compose(&request.workspace, &request.policy, self.book())?;
+        let (composed, mut states) = self.composed(|composer, book| {
+            composer.compose(&request.workspace, &request.policy, book)
+        })?;
         self.may_run(request.via, &composed)?;
         let state = State {
             id: taken.id.clone(),
@@ -115,7 +112,7 @@ impl Registry {
         };
         let wired = connected
             .map_err(ChangeError::from)
-            .and_then(|()| Ok(self.names().note(&taken.id, now_ms())?))
+            .and_then(|()| Ok(self.names().note(&taken.id, owner, now_ms())?))
             .and_then(|()| Ok(self.record(&network, "attached")?));
         let settled = wired.and_then(|()| {
             let unknown = || ChangeError::Unknown(taken.id.clone());
@@ -142,7 +139,7 @@ impl Registry {
     /// Makes a network from its state and lets the doors know it. It is still to be wired and settled.
     pub(super) fn enter(
         &self,
-        states: &mut MutexGuard<'_, HashMap<NetworkId, Entered>>,
+        states: &mut States<'_>,
         state: State,
         composed: &Composed,
     ) -> Result<Arc<Network>, ChangeError> {

@@ -100,7 +100,7 @@ impl Registry {
         if let Err(error) = self.record(&network, change) {
             tracing::error!(sandbox.id = %id, %error, "a detach was not recorded");
         }
-        if let Err(error) = self.names().note(id, now_ms()) {
+        if let Err(error) = self.names().note(id, network.owner, now_ms()) {
             tracing::error!(sandbox.id = %id, %error, "the end of a name was not kept; its beginning was");
         }
         self.parts.states.remove(id)?;

@@ -11,6 +11,7 @@ pub mod instance;
 pub mod join;
 pub mod lapse;
 pub mod names;
+mod noted;
 pub mod recompose;
 pub mod redecide;
 pub mod registry;

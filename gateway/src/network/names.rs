@@ -5,19 +5,26 @@
 //! and again when it ends, and refused from then on for as long as the record of it may be kept. Names that the gateway
 //! draws (`n` and 16 hex digits) never come twice and are not written down; nobody can wish one.
 //!
-//! `STATE_DIR/names`: one line for each event, milliseconds and name. Failure stance: a name that cannot be written down
-//! is not given out; half a line at the end (a crash) is dropped.
+//! Each user has a share of its own, and names of runs (`run-` and 16 hex digits) have one beside it: who uses its share
+//! up takes nobody else's. Names are remembered as hashes; what is too old is forgotten while the gateway runs.
+//!
+//! `STATE_DIR/names`: one line for each event ([`super::noted`]). Failure stance: a name that cannot be written down is
+//! not given out; what is no whole line (a crash, a full disk) is dropped.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::Path;
 
 use netpolicy::ids::NetworkId;
 
-/// Wished names remembered at once: more than anybody needs in a month, and a few megabytes.
-const MOST: usize = 100_000;
+use super::noted::{self, Noted, NotedFile};
+
+/// Names that one user may wish in the time for which the record is kept: more than anybody thinks of.
+const MOST_WISHED: usize = 20_000;
+/// Runs of one user in that time: 23 a minute over a month, and 50 MB.
+const MOST_RUNS: usize = 1_000_000;
+/// How often what is too old is looked for.
+const PRUNE_MS: i64 = 60_000;
 
 /// Why a wished name is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -28,98 +35,152 @@ pub enum NameError {
     /// It looks like one of the gateway's own.
     #[error("names like {0} are drawn by the gateway")]
     Drawn(NetworkId),
-    /// Too many names were wished.
-    #[error("{MOST} names were wished already")]
-    Full,
+    /// The user wished too many names.
+    #[error("this user wished {0} names already in the time for which the record is kept")]
+    Full(usize),
+}
+
+/// When a name was written down last, and whose it was.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    at: i64,
+    uid: u32,
+    is_run: bool,
 }
 
 /// Wished names of live and of former networks.
 #[derive(Debug)]
 pub struct Names {
-    file: File,
-    /// When each was written down last.
-    last: HashMap<NetworkId, i64>,
+    file: NotedFile,
+    last: HashMap<noted::Key, Last>,
+    /// Names of each user: wished, and of runs.
+    shares: HashMap<(u32, bool), usize>,
+    keep_ms: i64,
+    pruned: i64,
 }
 
 impl Names {
     /// Reads what is kept and forgets what is older than the record can be.
     pub fn open(state_dir: &Path, now: i64, keep_ms: i64) -> io::Result<Self> {
         let path = state_dir.join("names");
-        let text = match fs::read_to_string(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            read => read?,
-        };
         let mut last = HashMap::new();
-        // a line is whole only with its end
-        for line in text
-            .split_inclusive('\n')
-            .filter_map(|l| l.strip_suffix('\n'))
-        {
-            let parsed = line.split_once(' ').and_then(|(at, id)| {
-                Some((at.parse::<i64>().ok()?, id.parse::<NetworkId>().ok()?))
-            });
-            let Some((at, id)) = parsed else {
-                let text = format!("{}: {line:?} is no name with its time", path.display());
-                return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        let dropped = noted::read(&path, |line| {
+            let key = noted::key(&line.id);
+            // a clock that was ahead does not keep a name for longer than it would be kept from now on
+            let fresh = Last {
+                at: line.at.min(now),
+                uid: line.uid,
+                is_run: is_run(&line.id),
             };
-            last.insert(id, at);
+            last.insert(key, fresh);
+        })?;
+        if dropped > 0 {
+            tracing::warn!(dropped, file = %path.display(), "lines that are no whole names were dropped");
         }
-        last.retain(|_, at| now.saturating_sub(*at) <= keep_ms);
-        let mut text = String::new();
-        for (id, at) in &last {
-            text.push_str(&line(*at, id));
-        }
-        let fresh = path.with_extension("new");
-        let options = |file: &mut OpenOptions| file.create(true).mode(0o600).to_owned();
-        let mut file = options(OpenOptions::new().write(true).truncate(true)).open(&fresh)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&fresh, &path)?;
-        let file = options(OpenOptions::new().append(true)).open(&path)?;
-        Ok(Self { file, last })
+        let mut names = Self {
+            file: NotedFile::closed(path)?,
+            last,
+            shares: HashMap::new(),
+            keep_ms,
+            pruned: now,
+        };
+        names.forget(now);
+        names.rewrite()?;
+        Ok(names)
     }
 
-    /// Whether a wished name may be given out.
-    pub fn may_have(&self, id: &NetworkId) -> Result<(), NameError> {
+    /// Whether a user may have the name that it wishes.
+    pub fn may_have(&mut self, id: &NetworkId, uid: u32, now: i64) -> Result<(), NameError> {
         if is_drawn(id) {
             return Err(NameError::Drawn(id.clone()));
         }
-        if self.last.contains_key(id) {
+        if now.saturating_sub(self.pruned) >= PRUNE_MS {
+            self.forget(now);
+        }
+        if self.last.contains_key(&noted::key(id)) {
             return Err(NameError::UsedUp(id.clone()));
         }
-        if self.last.len() >= MOST {
-            return Err(NameError::Full);
+        let most = if is_run(id) { MOST_RUNS } else { MOST_WISHED };
+        let had = self.shares.get(&(uid, is_run(id))).copied();
+        if had.is_some_and(|had| had >= most) {
+            return Err(NameError::Full(most));
         }
         Ok(())
     }
 
     /// Writes a name down before its network is acknowledged, and again when it ends. Drawn names need no line.
-    pub fn note(&mut self, id: &NetworkId, now: i64) -> io::Result<()> {
+    pub fn note(&mut self, id: &NetworkId, uid: u32, now: i64) -> io::Result<()> {
         if is_drawn(id) {
             return Ok(());
         }
-        self.file.write_all(line(now, id).as_bytes())?;
-        self.last.insert(id.clone(), now);
+        let (id, is_run) = (id.clone(), is_run(id));
+        let key = noted::key(&id);
+        self.file.append(&Noted { at: now, uid, id })?;
+        let fresh = Last {
+            at: now,
+            uid,
+            is_run,
+        };
+        if self.last.insert(key, fresh).is_none() {
+            *self.shares.entry((uid, is_run)).or_default() += 1;
+        }
+        if self.file.is_mostly_old(self.last.len()) {
+            // the lines that are there stay good
+            let rewritten = self.rewrite();
+            if let Err(error) = rewritten {
+                tracing::warn!(%error, "the file of used names could not be made smaller");
+            }
+        }
         Ok(())
     }
-}
 
-fn line(at: i64, id: &NetworkId) -> String {
-    format!("{at} {id}\n")
+    /// Forgets what is older than the record can be.
+    fn forget(&mut self, now: i64) {
+        self.pruned = now;
+        let keep_ms = self.keep_ms;
+        self.last
+            .retain(|_, last| now.saturating_sub(last.at) <= keep_ms);
+        self.shares.clear();
+        for last in self.last.values() {
+            *self.shares.entry((last.uid, last.is_run)).or_default() += 1;
+        }
+    }
+
+    /// Leaves only lines of names that are remembered, each once.
+    fn rewrite(&mut self) -> io::Result<()> {
+        let mut left = self.last.clone();
+        self.file.rewrite(|line| {
+            let last = left.remove(&noted::key(&line.id))?;
+            Some(Noted {
+                at: last.at,
+                uid: last.uid,
+                id: line.id,
+            })
+        })
+    }
 }
 
 /// Whether a name has the form of those that the gateway draws.
 pub fn is_drawn(id: &NetworkId) -> bool {
-    id.as_str().strip_prefix('n').is_some_and(|digits| {
-        digits.len() == 16
-            && digits
-                .bytes()
-                .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-    })
+    id.as_str().strip_prefix('n').is_some_and(is_hex16)
+}
+
+/// Whether a name has the form of those that runners wish for their runs.
+fn is_run(id: &NetworkId) -> bool {
+    id.as_str().strip_prefix("run-").is_some_and(is_hex16)
+}
+
+fn is_hex16(digits: &str) -> bool {
+    digits.len() == 16
+        && digits
+            .bytes()
+            .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const MONTH: i64 = 30 * 24 * 3_600_000;
@@ -128,26 +189,28 @@ mod tests {
         text.parse().unwrap()
     }
 
+    fn used_up(text: &str) -> Result<(), NameError> {
+        Err(NameError::UsedUp(id(text)))
+    }
+
     #[test]
     fn a_name_is_refused_after_a_restart_too_until_its_record_is_gone() {
         let dir = tempfile::tempdir().unwrap();
         let mut names = Names::open(dir.path(), 0, MONTH).unwrap();
-        assert_eq!(names.may_have(&id("dev")), Ok(()));
-        names.note(&id("dev"), 1).unwrap();
-        assert_eq!(
-            names.may_have(&id("dev")),
-            Err(NameError::UsedUp(id("dev")))
-        );
+        assert_eq!(names.may_have(&id("dev"), 7, 0), Ok(()));
+        names.note(&id("dev"), 7, 1).unwrap();
+        assert_eq!(names.may_have(&id("dev"), 8, 1), used_up("dev"));
         // it ended a month after it was attached: its last records are as young as that
-        names.note(&id("dev"), MONTH).unwrap();
-        let names = Names::open(dir.path(), 2 * MONTH, MONTH).unwrap();
-        assert_eq!(
-            names.may_have(&id("dev")),
-            Err(NameError::UsedUp(id("dev")))
-        );
-        assert_eq!(names.may_have(&id("other")), Ok(()));
-        let names = Names::open(dir.path(), 2 * MONTH + 1, MONTH).unwrap();
-        assert_eq!(names.may_have(&id("dev")), Ok(()));
+        names.note(&id("dev"), 7, MONTH).unwrap();
+        let mut names = Names::open(dir.path(), 2 * MONTH, MONTH).unwrap();
+        assert_eq!(names.may_have(&id("dev"), 7, 2 * MONTH), used_up("dev"));
+        assert_eq!(names.may_have(&id("other"), 7, 2 * MONTH), Ok(()));
+        // and it is forgotten without a restart
+        let later = 2 * MONTH + PRUNE_MS;
+        assert_eq!(names.may_have(&id("dev"), 7, later), Ok(()));
+        let mut names = Names::open(dir.path(), 2 * MONTH + 1, MONTH).unwrap();
+        assert_eq!(names.may_have(&id("dev"), 7, 2 * MONTH + 1), Ok(()));
+        assert_eq!(fs::read_to_string(dir.path().join("names")).unwrap(), "");
     }
 
     #[test]
@@ -155,24 +218,74 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut names = Names::open(dir.path(), 0, MONTH).unwrap();
         let drawn = id("n0123456789abcdef");
-        assert_eq!(names.may_have(&drawn), Err(NameError::Drawn(drawn.clone())));
-        names.note(&drawn, 1).unwrap();
+        let refused = Err(NameError::Drawn(drawn.clone()));
+        assert_eq!(names.may_have(&drawn, 7, 0), refused);
+        names.note(&drawn, 7, 1).unwrap();
         assert_eq!(fs::read_to_string(dir.path().join("names")).unwrap(), "");
         for text in ["n", "nightly", "n0123456789abcde", "n0123456789abcdeg"] {
-            assert_eq!(names.may_have(&id(text)), Ok(()), "{text}");
+            assert_eq!(names.may_have(&id(text), 7, 0), Ok(()), "{text}");
         }
     }
 
     #[test]
-    fn half_a_line_is_dropped_and_a_damaged_one_is_an_error() {
+    fn who_wished_too_many_names_takes_none_of_anybody_elses_nor_of_the_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut names = Names::open(dir.path(), 0, MONTH).unwrap();
+        for n in 0..MOST_WISHED {
+            names.note(&id(&format!("w{n}")), 7, 1).unwrap();
+        }
+        let full = Err(NameError::Full(MOST_WISHED));
+        assert_eq!(names.may_have(&id("more"), 7, 1), full);
+        assert_eq!(names.may_have(&id("more"), 8, 1), Ok(()));
+        let run = id("run-0123456789abcdef");
+        assert_eq!(names.may_have(&run, 7, 1), Ok(()));
+        names.note(&run, 7, 1).unwrap();
+        // no run's name comes twice either
+        assert!(names.may_have(&run, 7, 1).is_err());
+        let mut names = Names::open(dir.path(), 2, MONTH).unwrap();
+        assert_eq!(names.may_have(&id("more"), 7, 2), full);
+        let later = 2 + MONTH + PRUNE_MS;
+        assert_eq!(names.may_have(&id("more"), 7, later), Ok(()));
+    }
+
+    #[test]
+    fn a_long_life_does_not_make_the_file_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut names = Names::open(dir.path(), 0, MONTH).unwrap();
+        for round in 0..30_000 {
+            names.note(&id("dev"), 7, round).unwrap();
+        }
+        let text = fs::read_to_string(dir.path().join("names")).unwrap();
+        assert!(text.lines().count() < 20_000, "{}", text.lines().count());
+        let mut names = Names::open(dir.path(), 30_000, MONTH).unwrap();
+        assert_eq!(names.may_have(&id("dev"), 7, 30_000), used_up("dev"));
+    }
+
+    #[test]
+    fn torn_and_damaged_lines_are_dropped_and_never_keep_a_gateway_from_starting() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("names");
-        fs::write(&path, "5 dev\n6 ot").unwrap();
-        let names = Names::open(dir.path(), 7, MONTH).unwrap();
-        assert_eq!(names.may_have(&id("ot")), Ok(()));
-        assert!(names.may_have(&id("dev")).is_err());
-        assert_eq!(fs::read_to_string(&path).unwrap(), "5 dev\n");
-        fs::write(&path, "dev\n").unwrap();
-        assert!(Names::open(dir.path(), 7, MONTH).is_err());
+        let whole = "5 7 dev .\n";
+        let text = format!("{whole}4 old\nnonsense\n6 7 fu1796 7 merged .\n\u{0}\n6 7 ot");
+        fs::write(&path, text).unwrap();
+        let mut names = Names::open(dir.path(), 7, MONTH).unwrap();
+        for free in ["ot", "fu1796", "nonsense", "merged"] {
+            assert_eq!(names.may_have(&id(free), 7, 7), Ok(()), "{free}");
+        }
+        for taken in ["dev", "old"] {
+            assert_eq!(names.may_have(&id(taken), 7, 7), used_up(taken));
+        }
+        let mut left: Vec<String> = fs::read_to_string(&path)
+            .unwrap()
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        left.sort();
+        assert_eq!(left, ["4 0 old .", "5 7 dev ."]);
+        // a time far ahead does not keep the name for ever
+        fs::write(&path, format!("{} 7 dev .\n", i64::MAX)).unwrap();
+        let mut names = Names::open(dir.path(), 7, MONTH).unwrap();
+        let later = 7 + MONTH + PRUNE_MS;
+        assert_eq!(names.may_have(&id("dev"), 7, later), Ok(()));
     }
 }

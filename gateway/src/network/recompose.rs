@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use super::Network;
+use netpolicy::ids::NetworkId;
+
 use super::registry::{ChangeError, Entered, Registry, changeable};
 use crate::control::PolicySource;
 
@@ -18,42 +19,59 @@ pub enum Concerned {
     Sourced,
 }
 
+impl Concerned {
+    fn is(self, entered: &Entered) -> bool {
+        self == Self::All || matches!(entered.state.source, PolicySource::Git { .. })
+    }
+}
+
 impl Registry {
-    /// Composes networks again; those that come out the same are left alone.
+    /// Composes networks again; those that come out the same are left alone. Called after the change: who enters a network
+    /// later composes with it, and who entered one before is listed here, because both hold the writer's lock.
     pub fn recompose(self: &Arc<Self>, concerned: Concerned) {
-        let mut formless = Vec::new();
-        for network in self.parts.ctx.networks.all() {
-            let mut states = self.states();
-            let Some(entered) = changeable(&mut states, &network.id) else {
-                continue;
-            };
-            let sourced = matches!(entered.state.source, PolicySource::Git { .. });
-            if concerned == Concerned::Sourced && !sourced {
-                continue;
-            }
-            if let Err(error) = self.recompose_one(&network, entered) {
-                tracing::error!(sandbox.id = %network.id, %error, "a network cannot be put under what changed");
-                formless.push(network.id.clone());
-            }
-        }
-        for id in formless {
-            if let Err(error) = self.detach(&id, "superseded") {
-                tracing::error!(sandbox.id = %id, %error, "a network without a policy could not be detached");
+        let ids: Vec<NetworkId> = {
+            let states = self.states();
+            let concerned = states.values().filter(|entered| concerned.is(entered));
+            concerned.map(|entered| entered.state.id.clone()).collect()
+        };
+        for id in ids {
+            if let Err(error) = self.recompose_one(&id, concerned) {
+                tracing::error!(sandbox.id = %id, %error, "a network cannot be put under what changed");
+                if let Err(error) = self.detach(&id, "superseded") {
+                    tracing::error!(sandbox.id = %id, %error, "a network without a policy could not be detached");
+                }
             }
         }
     }
 
-    fn recompose_one(&self, network: &Network, entered: &mut Entered) -> Result<(), ChangeError> {
-        let (source, before) = (&entered.state.source, entered.state.resolved.as_ref());
-        let composed =
-            self.parts
-                .composer
-                .compose_with(&network.workspace, source, before, self.book())?;
-        self.may_run(network.via, &composed)?;
-        if composed.snapshot.hash() != entered.state.policy {
-            let state = entered.state.clone();
-            self.enforce(network, entered, state, &composed)?;
+    fn recompose_one(&self, id: &NetworkId, concerned: Concerned) -> Result<(), ChangeError> {
+        loop {
+            let Some(seen) = changeable(&mut self.states(), id).map(|entered| entered.clone())
+            else {
+                return Ok(());
+            };
+            if !concerned.is(&seen) {
+                return Ok(());
+            }
+            let state = seen.state;
+            let (composed, mut states) = self.composed(|composer, book| {
+                let before = state.resolved.as_ref();
+                composer.compose_with(&state.workspace, &state.source, before, book)
+            })?;
+            let network = self.parts.ctx.networks.by_id(id);
+            let Some((entered, network)) = changeable(&mut states, id).zip(network) else {
+                return Ok(());
+            };
+            // replaced meanwhile: what was composed is of the policy before
+            if entered.state.generation != state.generation {
+                continue;
+            }
+            self.may_run(network.via, &composed)?;
+            if composed.snapshot.hash() != entered.state.policy {
+                let state = entered.state.clone();
+                self.enforce(&network, entered, state, &composed)?;
+            }
+            return Ok(());
         }
-        Ok(())
     }
 }

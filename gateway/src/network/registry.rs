@@ -22,7 +22,7 @@ use super::state::{State, StateDir};
 use crate::config::EgressFilter;
 use crate::context::Context;
 use crate::kernel::{Firewall, KernelError};
-use crate::policy::{ComposeError, Composer, Stamp};
+use crate::policy::{ComposeError, Composed, Composer, Stamp};
 use crate::record::Unwritable;
 use crate::record::entry::{Entry, NetworkChange};
 use crate::resolve::{LeaseError, LeasePools};
@@ -97,6 +97,9 @@ pub struct Registry {
     pub(super) settled: Condvar,
 }
 
+/// The writer's lock.
+pub(super) type States<'a> = MutexGuard<'a, HashMap<NetworkId, Entered>>;
+
 /// A live network as the writer knows it.
 #[derive(Clone, Debug)]
 pub(super) struct Entered {
@@ -169,6 +172,27 @@ impl Registry {
             states: Mutex::default(),
             settled: Condvar::new(),
             parts,
+        }
+    }
+
+    /// Composes without the writer's lock, which is held afterwards: a large policy holds nobody else up. Composes again if
+    /// what it was composed of has changed meanwhile, so that whoever changes it finds every network that does not have it.
+    pub(super) fn composed(
+        &self,
+        compose: impl Fn(&Composer, Arc<AddressBook>) -> Result<Composed, ComposeError>,
+    ) -> Result<(Composed, States<'_>), ComposeError> {
+        loop {
+            let (ingredients, book) = (self.parts.composer.ingredients(), self.book());
+            let mut composed = compose(&self.parts.composer, book.clone())?;
+            let states = self.states();
+            if !self.parts.composer.is_current(&ingredients) {
+                continue;
+            }
+            let now = self.book();
+            if !Arc::ptr_eq(&book, &now) {
+                composed.snapshot = Arc::new(composed.snapshot.with_book(now));
+            }
+            return Ok((composed, states));
         }
     }
 
@@ -260,7 +284,7 @@ impl Registry {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn states(&self) -> MutexGuard<'_, HashMap<NetworkId, Entered>> {
+    pub(super) fn states(&self) -> States<'_> {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -23,30 +23,23 @@ impl Registry {
         id: &NetworkId,
         source: &PolicySource,
     ) -> Result<(Described, usize), ChangeError> {
-        let mut states = self.states();
         let network = self
             .parts
             .ctx
             .networks
             .by_id(id)
             .ok_or_else(|| ChangeError::Unknown(id.clone()))?;
+        let (composed, mut states) =
+            self.composed(|composer, book| composer.compose(&network.workspace, source, book))?;
         let entered =
             changeable(&mut states, id).ok_or_else(|| ChangeError::Unknown(id.clone()))?;
-        let composed = self
-            .parts
-            .composer
-            .compose(&network.workspace, source, self.book())?;
         self.may_run(network.via, &composed)?;
         let state = State {
             source: source.settled(),
             ..entered.state.clone()
         };
         let cut = self.enforce(&network, entered, state, &composed)?;
-        drop(states);
-        let described = self
-            .describe(id)
-            .ok_or_else(|| ChangeError::Unknown(id.clone()))?;
-        Ok((described, cut))
+        Ok((entered.clone().described(network), cut))
     }
 
     /// Puts a composed policy in force as the next generation.

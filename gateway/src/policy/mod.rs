@@ -22,6 +22,7 @@ use netpolicy::policy::{Place, Policy};
 use crate::config::EgressFilter;
 use crate::control::PolicySource;
 use crate::source::Shelf;
+use crate::source::load::Catalogue;
 use crate::source::shelf::ShelfError;
 pub use floors::{FloorError, FloorFiles, Floors};
 pub use stamp::{Resolved, Stamp};
@@ -58,6 +59,14 @@ pub enum ComposeError {
     WorkspaceName,
 }
 
+fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
 fn list(features: &[(String, Place)]) -> String {
     let one = |(key, at): &(String, Place)| format!("{key} at {at}");
     features.iter().map(one).collect::<Vec<_>>().join(", ")
@@ -76,6 +85,13 @@ pub struct Composed {
     pub stamp: Stamp,
     /// The text, where a source had it: a policy that its source loses stays with the networks that use it.
     pub resolved: Option<Resolved>,
+}
+
+/// What policies were composed of at some moment: floors and catalogues of sources.
+#[derive(Debug)]
+pub struct Ingredients {
+    floors: Option<Arc<Floors>>,
+    catalogues: Vec<Option<Arc<Catalogue>>>,
 }
 
 /// Puts layers together. One for each gateway.
@@ -139,6 +155,24 @@ impl Composer {
                 .sources
                 .floors(workspace)
                 .is_ok_and(|all| !all.is_empty())
+    }
+
+    /// What composing starts from now.
+    pub fn ingredients(&self) -> Ingredients {
+        Ingredients {
+            floors: self.floors.load_full(),
+            catalogues: self.sources.catalogues(),
+        }
+    }
+
+    /// Whether that is still what composing starts from.
+    pub fn is_current(&self, before: &Ingredients) -> bool {
+        let now = self.ingredients();
+        let same = |(now, before): (&Option<Arc<Catalogue>>, &Option<Arc<Catalogue>>)| {
+            is_same(now.as_ref(), before.as_ref())
+        };
+        is_same(now.floors.as_ref(), before.floors.as_ref())
+            && now.catalogues.iter().zip(&before.catalogues).all(same)
     }
 
     /// The effective policy of a network.

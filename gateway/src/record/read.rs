@@ -28,7 +28,10 @@ impl Reader {
             }
         }
         let at = at
-            .map(|s| Lines::open(&s.path, 0).map(|lines| (s, lines)))
+            .map(|s| {
+                let offset = segment::offset_of(&s, after)?;
+                Lines::open(&s.path, offset).map(|lines| (s, lines))
+            })
             .transpose()?;
         Ok(Self {
             dir: dir.to_owned(),

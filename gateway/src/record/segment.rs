@@ -52,6 +52,35 @@ pub fn first(segment: &Segment) -> io::Result<Option<(u64, i64)>> {
         .map(|p| (p.seq, p.t)))
 }
 
+/// A line is looked for by reading on from here at the latest: less is not worth another seek.
+const NEAR: u64 = 64 << 10;
+
+/// Where in a segment to begin to read, so that no line after this number is missed and few before it are read: lines
+/// are numbered in order, so halves are ruled out. A line that cannot be read rules nothing out.
+pub fn offset_of(segment: &Segment, after: u64) -> io::Result<u64> {
+    let mut file = BufReader::with_capacity(1 << 12, File::open(&segment.path)?);
+    let (mut begin, mut end) = (0, file.get_ref().metadata()?.len());
+    let mut line = Vec::new();
+    while end.saturating_sub(begin) > NEAR {
+        let middle = begin + (end - begin) / 2;
+        file.seek(SeekFrom::Start(middle))?;
+        line.clear();
+        let rest = file.read_until(b'\n', &mut line)?;
+        line.clear();
+        file.read_until(b'\n', &mut line)?;
+        let text = std::str::from_utf8(&line).ok();
+        let number = text
+            .and_then(|text| text.strip_suffix('\n'))
+            .and_then(chain::parse)
+            .map(|line| line.seq);
+        match number {
+            Some(number) if number <= after => begin = middle + rest as u64,
+            _ => end = middle,
+        }
+    }
+    Ok(begin)
+}
+
 /// Whole lines of one file.
 #[derive(Debug)]
 pub struct Lines {

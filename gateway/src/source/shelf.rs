@@ -79,6 +79,11 @@ impl Shelf {
         Self(configs.iter().map(slot).collect())
     }
 
+    /// What is in force of each, to be compared later.
+    pub fn catalogues(&self) -> Vec<Option<Arc<Catalogue>>> {
+        self.0.iter().map(|slot| slot.catalogue()).collect()
+    }
+
     /// The slots.
     pub fn slots(&self) -> &[Arc<Slot>] {
         &self.0

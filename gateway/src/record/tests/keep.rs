@@ -82,3 +82,33 @@ fn a_reader_resumes_at_its_cursor_across_segments() {
     let more = std::iter::from_fn(|| reader.next_line().unwrap()).count();
     assert_eq!((more, reader.cursor()), (40, 100));
 }
+
+#[test]
+fn a_cursor_in_a_long_segment_is_found_without_reading_what_is_before_it() {
+    let lab = Lab::filled();
+    let long = lab.config.dir.join("00000099.jsonl");
+    let hash = "0".repeat(64);
+    let line = |seq: u64| {
+        format!(
+            "{{\"seq\":{seq},\"t\":1,\"prev\":\"{hash}\",\"hash\":\"{hash}\",\"kind\":\"x\"}}\n"
+        )
+    };
+    let text: String = (10_000..30_000).map(line).collect();
+    std::fs::write(&long, &text).unwrap();
+    let segment = crate::record::segment::Segment {
+        index: 99,
+        path: long,
+    };
+    let width = line(10_000).len() as u64;
+    for after in [9_999, 10_000, 15_000, 22_345, 29_998, 29_999, 90_000] {
+        let offset = crate::record::segment::offset_of(&segment, after).unwrap();
+        let wanted = (after.min(29_999) - 9_999) * width;
+        assert!(
+            offset <= wanted && wanted <= offset + (64 << 10) + 2 * width,
+            "{after}: {offset}, not just before {wanted}"
+        );
+    }
+    let mut reader = Reader::open(&lab.config.dir, 22_345).unwrap();
+    let line = reader.next_line().unwrap().unwrap();
+    assert!(line.starts_with("{\"seq\":22346,"), "{line}");
+}

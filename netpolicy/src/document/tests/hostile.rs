@@ -147,8 +147,8 @@ fn refused(text: &str) -> Vec<String> {
 }
 
 fn entries(list: &str, of: impl Iterator<Item = String>) -> String {
-    let lines: String = of.map(|entry| format!("  - {{ {entry} }}\n")).collect();
-    format!("policy: p\nnetwork: domains\n{list}:\n{lines}")
+    let lines: Vec<String> = of.map(|entry| format!("  - {{ {entry} }}\n")).collect();
+    format!("policy: p\nnetwork: domains\n{list}:\n{}", lines.concat())
 }
 
 #[test]
@@ -166,10 +166,11 @@ fn a_policy_with_more_entries_than_anybody_reads_is_refused_at_the_first_that_is
     );
 }
 
+type Entry = fn(usize) -> String;
+
 #[test]
 fn what_one_decision_reads_is_bounded_for_every_name_and_address() {
     let most = crate::document::bounds::MOST_ON_ONE;
-    type Entry = fn(usize) -> String;
     let shapes: [Entry; 4] = [
         |n| format!("host: one.example, ports: [{}]", n + 1),
         // wildcards above each other: all of them speak of the deepest name

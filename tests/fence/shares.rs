@@ -1,0 +1,135 @@
+//! What one user or sandbox makes the gateway work on holds nobody else up: the largest policy that is permitted, replaced
+//! over and over, and a flood under it. (Invariants 5 and 7.)
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use lab::client::{connect_within, resolve4};
+use lab::control::ask;
+use lab::origin::port;
+use lab::raw::{self, protocol};
+use lab::topology::{PUBLIC4, ip};
+use lab::{Lab, Sandbox, policies};
+
+/// What somebody else's connect may take meanwhile: a retransmission, on a machine that is busy with other tests.
+const BOUND: Duration = Duration::from_secs(2);
+
+/// As many entries as are permitted, and as many of one host.
+fn largest() -> String {
+    let mut text = String::from(
+        "policy: large\nnetwork: domains\nlimits: { rate: 100000, flows: 10000 }\nallow:\n",
+    );
+    for port in 1..=1_024 {
+        let _ = writeln!(text, "  - {{ host: ok.sallylab.net, ports: [{port}] }}");
+    }
+    for n in 0..10_000 - 1_024 {
+        let _ = writeln!(text, "  - {{ host: h{n}.example.net, ports: [443, 8443] }}");
+    }
+    text
+}
+
+/// The longest of some connects in a row; each must succeed.
+fn slowest(sandbox: &Sandbox, during: impl Fn() -> bool) -> Duration {
+    let mut worst = Duration::ZERO;
+    let mut count = 0;
+    while count < 20 || during() {
+        let began = Instant::now();
+        let open = sandbox.run(|| {
+            connect_within(
+                SocketAddr::new(ip(PUBLIC4), port::ECHO),
+                Duration::from_secs(30),
+            )
+            .is_open()
+        });
+        assert!(open, "a connect of somebody else failed");
+        worst = worst.max(began.elapsed());
+        count += 1;
+    }
+    worst
+}
+
+fn v4(address: IpAddr) -> Ipv4Addr {
+    if let IpAddr::V4(ip) = address {
+        ip
+    } else {
+        Ipv4Addr::UNSPECIFIED
+    }
+}
+
+#[test]
+fn a_flood_under_the_largest_policy_slows_nobody_else() {
+    let lab = Lab::builder().gateway_only().start();
+    let other = lab.sandbox(policies::INTERNET);
+    let flooding = lab.sandbox(&largest());
+    let alone = slowest(&other, || false);
+    let lease = flooding.run(|| resolve4("ok.sallylab.net"));
+    let lease = *lease.first().expect("the permitted twin: a lease");
+    let (done, sent) = (AtomicBool::new(false), AtomicU32::new(0));
+    let under = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            flooding.run(|| {
+                let source = flooding.v4();
+                while !done.load(Ordering::Relaxed) {
+                    let number = sent.fetch_add(1, Ordering::Relaxed);
+                    let from = 1_024 + u16::try_from(number % 60_000).unwrap_or_default();
+                    // ports at the end of the list and some that nothing permits
+                    let to = 1_000 + u16::try_from(number % 50).unwrap_or_default();
+                    let syn = raw::syn(source, lease, (from, to));
+                    let packet = raw::ipv4(v4(source), v4(lease), protocol::TCP, 0, &syn);
+                    let _ = raw::send4(&packet);
+                }
+            });
+        });
+        let until = Instant::now() + Duration::from_secs(5);
+        let under = slowest(&other, || Instant::now() < until);
+        done.store(true, Ordering::Relaxed);
+        under
+    });
+    let sent = sent.load(Ordering::Relaxed);
+    println!("slowest connect of another sandbox: {alone:?} alone, {under:?} beside {sent} SYNs");
+    assert!(sent > 1_000, "{sent} packets are no flood");
+    assert!(under < BOUND, "{under:?}");
+}
+
+#[test]
+fn large_policies_that_are_replaced_over_and_over_hold_nobody_else_up() {
+    let lab = Lab::builder().gateway_only().start();
+    let other = lab.sandbox(policies::INTERNET);
+    let target = lab.sandbox(policies::NONE);
+    let control = lab.gateway().control();
+    let body = serde_json::json!({ "document": { "file": "large.yml", "text": largest() } });
+    let body = body.to_string();
+    let alone = slowest(&other, || false);
+    let path = format!("/v1/networks/{}/policy", target.name());
+    let (left, replaced, seen) = (AtomicU32::new(12), AtomicU32::new(0), AtomicU32::new(0));
+    let under = std::thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| {
+                for _ in 0..3 {
+                    if ask(&control, "PUT", &path, &body) == 200 {
+                        replaced.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                left.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        // whoever looks at networks waits with them, and not on the threads that carry flows
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while left.load(Ordering::Relaxed) > 0 {
+                    assert_eq!(ask(&control, "GET", "/v1/networks", ""), 200);
+                    seen.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        slowest(&other, || left.load(Ordering::Relaxed) > 0)
+    });
+    let (replaced, seen) = (replaced.into_inner(), seen.into_inner());
+    println!(
+        "slowest connect of another sandbox: {alone:?} alone, {under:?} beside {replaced} replacements and {seen} looks"
+    );
+    assert!(replaced > 0 && seen > 0, "the permitted twin");
+    assert!(under < BOUND, "{under:?}");
+}
