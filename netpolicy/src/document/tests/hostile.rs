@@ -200,7 +200,7 @@ fn what_one_decision_reads_is_bounded_for_every_name_and_address() {
         }
     }
     // in one entry as in many; and a range is one, however many ports it holds
-    let listed: Vec<String> = (1..=257).map(|port| port.to_string()).collect();
+    let listed: Vec<String> = (1..=257).map(|n| (2 * n).to_string()).collect();
     let one = format!("host: one.example, ports: [{}]", listed.join(", "));
     assert_eq!(refused(&entries("allow", std::iter::once(one))).len(), 1);
     let range = "host: one.example, ports: [1-65535]".to_owned();
