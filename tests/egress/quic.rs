@@ -1,6 +1,6 @@
 //! QUIC: a real client and server speak where the server name agrees, and no other name reaches the server.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 
 use lab::client::at;
 use lab::origin::port;
@@ -124,6 +124,64 @@ mod denials {
             let leak = Leak::of(&names.all());
             assert!(said("ok.sallylab.net").is_ok(), "its permitted twin");
             leak
+        });
+    }
+
+    /// Halves of a denied hello between whole permitted ones: in one session, and one half in each of two.
+    #[test]
+    fn pieces_of_a_hello_do_not_leave_beside_another() {
+        denied(NAMED, |lab, sandbox| {
+            let names = quic::serve(&lab.topology.internet, tls(PUBLIC4), &lab.authority);
+            let (ok, evil) = ("ok.sallylab.net", "evil.sallylab.net");
+            let good = |n: u8| quic::initials(&lab.authority, ok, [n; 8], &[]).remove(0);
+            sandbox.run(|| {
+                let to = at(ok, port::TLS);
+                let session = || {
+                    let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+                    let socket = UdpSocket::bind(any).expect("a socket");
+                    socket.connect(to).expect("connect");
+                    socket
+                };
+                let halves = |n: u8| quic::initials(&lab.authority, evil, [n; 8], &[90]);
+                // pushed out of memory by other handshakes
+                let (one, pieces) = (session(), halves(100));
+                let between = (1..=9).map(good);
+                let sent = [good(0), pieces[0].clone()].into_iter().chain(between);
+                for datagram in sent.chain([pieces[1].clone(), good(10)]) {
+                    one.send(&datagram).expect("send");
+                }
+                // put together by the server
+                let pieces = halves(101);
+                for (n, piece) in (20_u8..).zip(&pieces) {
+                    let socket = session();
+                    for datagram in [&good(n), piece, &good(n + 10)] {
+                        // what is refused is said at the next call
+                        let _ = socket.send(datagram);
+                    }
+                }
+                assert!(quic::echo(to, ok, &lab.authority, b"x").is_ok(), "the permitted twin");
+            });
+            let evil: Vec<_> = names.all().into_iter().flatten().filter(|name| name == evil).collect();
+            Leak::of(&evil)
+        });
+    }
+
+    /// A live connection whose name a new policy denies does not go on as "the middle of a connection".
+    #[test]
+    fn a_connection_does_not_outlive_the_policy_that_let_it_in() {
+        denied(policies::INTERNET, |lab, sandbox| {
+            quic::serve(&lab.topology.internet, tls(OTHER4), &lab.authority);
+            let goes_on = sandbox.run(|| {
+                let (name, halves) = ("evil.sallylab.net", (&b"first"[..], &b"second"[..]));
+                quic::in_two_halves(tls(OTHER4), name, &lab.authority, halves, || {
+                    if lab.mode() == Mode::Gateway {
+                        lab.replace_policy(sandbox, BUT_EVIL).expect(0);
+                    }
+                })
+            });
+            let twin = sandbox.run(|| quic::echo(tls(OTHER4), "other.sallylab.net", &lab.authority, b"x"));
+            assert!(twin.is_ok(), "its permitted twin");
+            Leak::when(goes_on.is_ok(), "the second half of an echo")
         });
     }
 

@@ -6,6 +6,10 @@ use std::time::Duration;
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
+use rustls::Side;
+use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
+use rustls::pki_types::ServerName;
+use rustls::quic::Version;
 
 use crate::log::Log;
 use crate::namespace::Namespace;
@@ -60,6 +64,17 @@ pub fn echo(
     authority: &Authority,
     bytes: &[u8],
 ) -> Result<Vec<u8>, String> {
+    in_two_halves(to, name, authority, (bytes, b""), || {})
+}
+
+/// The same, with something that happens between two halves.
+pub fn in_two_halves(
+    to: SocketAddr,
+    name: &str,
+    authority: &Authority,
+    (first, second): (&[u8], &[u8]),
+    between: impl FnOnce(),
+) -> Result<Vec<u8>, String> {
     let mut tls = (*authority.client()).clone();
     tls.alpn_protocols = vec![b"h3".to_vec()];
     let crypto = QuicClientConfig::try_from(tls).map_err(|e| e.to_string())?;
@@ -67,14 +82,20 @@ pub fn echo(
         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let endpoint =
             Endpoint::client(any.parse().expect("literal")).map_err(|e| e.to_string())?;
-        let exchange = async {
+        let begin = async {
             let config = ClientConfig::new(Arc::new(crypto));
             let connecting = endpoint
                 .connect_with(config, to, name)
                 .map_err(|e| e.to_string())?;
             let connection = connecting.await.map_err(|e| e.to_string())?;
-            let (mut send, mut receive) = connection.open_bi().await.map_err(|e| e.to_string())?;
-            send.write_all(bytes).await.map_err(|e| e.to_string())?;
+            let (mut send, receive) = connection.open_bi().await.map_err(|e| e.to_string())?;
+            send.write_all(first).await.map_err(|e| e.to_string())?;
+            Ok::<_, String>((connection, send, receive))
+        };
+        let (connection, mut send, mut receive) = in_time(begin).await?;
+        between();
+        let exchange = async {
+            send.write_all(second).await.map_err(|e| e.to_string())?;
             send.finish().map_err(|e| e.to_string())?;
             let echoed = receive
                 .read_to_end(1 << 20)
@@ -83,8 +104,70 @@ pub fn echo(
             connection.close(0_u32.into(), b"done");
             Ok(echoed)
         };
-        tokio::time::timeout(Duration::from_secs(3), exchange)
-            .await
-            .map_err(|_| "no answer".to_owned())?
+        in_time(exchange).await
     })
+}
+
+async fn in_time<T>(what: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    tokio::time::timeout(Duration::from_secs(3), what)
+        .await
+        .map_err(|_| "no answer".to_owned())?
+}
+
+/// The hello of a client that asks for this name, cut into Initial packets of this handshake at these places; each a
+/// datagram of its own. As a sandbox would make them that wants something else than a connection.
+pub fn initials(authority: &Authority, name: &str, id: [u8; 8], cuts: &[usize]) -> Vec<Vec<u8>> {
+    let mut tls = (*authority.client()).clone();
+    tls.alpn_protocols = vec![b"h3".to_vec()];
+    let name = ServerName::try_from(name.to_owned()).expect("a server name");
+    // the only parameter that servers insist on: initial_source_connection_id (RFC 9000 18.2)
+    let parameters = [&[0x0f, 8][..], &id].concat();
+    let mut connection =
+        rustls::quic::ClientConnection::new(Arc::new(tls), Version::V1, name, parameters)
+            .expect("a client");
+    let mut hello = Vec::new();
+    connection.write_hs(&mut hello);
+    let ends = cuts.iter().copied().chain([hello.len()]);
+    let mut begin = 0;
+    let mut packets = Vec::new();
+    for (number, end) in ends.enumerate() {
+        let mut frames = vec![6];
+        frames.extend(varint(begin));
+        frames.extend(varint(end - begin));
+        frames.extend(&hello[begin..end]);
+        packets.push(seal(id, u8::try_from(number).expect("few"), frames));
+        begin = end;
+    }
+    packets
+}
+
+fn varint(value: usize) -> [u8; 4] {
+    (u32::try_from(value).expect("short") | 0x8000_0000).to_be_bytes()
+}
+
+/// One Initial packet of version 1 in a datagram that servers take (RFC 9000 14.1).
+fn seal(id: [u8; 8], number: u8, mut frames: Vec<u8>) -> Vec<u8> {
+    let suite = TLS13_AES_128_GCM_SHA256.tls13();
+    let suite = suite.and_then(rustls::Tls13CipherSuite::quic_suite);
+    let keys = suite.expect("a QUIC suite").keys(&id, Side::Client, Version::V1);
+    let keys = keys.local;
+    frames.resize(frames.len().max(1200), 0);
+    let mut packet = vec![0xc0];
+    packet.extend(1_u32.to_be_bytes());
+    packet.push(8);
+    packet.extend(id);
+    packet.push(8);
+    packet.extend(id);
+    packet.push(0);
+    packet.extend(varint(frames.len() + 1 + 16));
+    let at = packet.len();
+    packet.push(number);
+    let tag = keys.packet.encrypt_in_place(number.into(), &packet, &mut frames);
+    packet.extend(&frames);
+    packet.extend(tag.expect("sealing").as_ref());
+    let sample = packet[at + 4..at + 20].to_vec();
+    let (head, tail) = packet.split_at_mut(at);
+    let masked = keys.header.encrypt_in_place(&sample, &mut head[0], &mut tail[..1]);
+    masked.expect("protection");
+    packet
 }

@@ -1,7 +1,9 @@
 //! Any bytes as datagrams of a session, raw and as frames inside an Initial that opens: one answer, no panic, no name that
 //! is none, and no second hello in a handshake that was judged.
 
-use gateway::detect::quic::{Inspector, Look};
+use std::sync::Arc;
+
+use gateway::detect::quic::{Claims, Inspector, Known, Look};
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::{Side, quic};
 
@@ -13,7 +15,8 @@ pub fn run(bytes: &[u8]) {
     let Some((how, mut rest)) = bytes.split_first() else {
         return;
     };
-    let mut inspector = Inspector::default();
+    let network = "n".parse().expect("an id");
+    let mut inspector = Inspector::new(Claims::new(Arc::<Known>::default(), network));
     let mut hellos = 0;
     let mut number = 0;
     while let Some((length, tail)) = rest.split_first() {
@@ -52,8 +55,8 @@ pub fn initial(two: bool, number: u8, frames: &[u8]) -> Vec<u8> {
         .expect("a QUIC suite")
         .keys(&ID, Side::Client, version);
     let mut payload = frames.to_vec();
-    // enough for the sample of header protection
-    payload.resize(payload.len().max(4), 0);
+    // a server drops what is shorter
+    payload.resize(payload.len().max(1200), 0);
     let length = u16::try_from(payload.len() + 17).expect("short") | 0x4000;
     let mut header = vec![kind];
     header.extend(wire.to_be_bytes());

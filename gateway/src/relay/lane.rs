@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use netpolicy::decide::{Denial, Evidence, Ground, RelayPermit, decide_bytes, judges_each_request};
+use netpolicy::decide::{
+    Denial, Evidence, Ground, RelayPermit, decide_bytes, judges_each_request, judges_names,
+};
 use netpolicy::reason::Reason;
 
 use crate::context::{Context, now};
@@ -218,6 +220,11 @@ impl Lane<'_> {
     /// Whether a name that only a later request says could be denied on this flow.
     pub(crate) fn judges_each_request(&self) -> bool {
         judges_each_request(&self.network.live.load().snapshot, &self.flow.ground, now())
+    }
+
+    /// Whether, over UDP, a name could be denied here.
+    pub(crate) fn judges_names(&self) -> bool {
+        judges_names(&self.network.live.load().snapshot, &self.flow.ground, now())
     }
 
     fn decide_with(&self, ground: &Ground, evidence: &Evidence) -> Result<RelayPermit, Denial> {

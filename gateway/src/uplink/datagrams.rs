@@ -76,10 +76,16 @@ impl Dialer {
         socket.set_nonblocking(true).map_err(failed)?;
         tune_upstream(&socket, cutting).map_err(failed)?;
         socket.connect(target).map_err(failed)?;
+        forget_strangers(&socket);
         let local = socket.local_addr().map_err(failed)?;
         if local == target || (!may_be_host && local.ip() == target.ip()) {
             return Err(DialError::is_machine());
         }
         Ok(socket)
     }
+}
+
+/// What came in between binding and connecting is from anybody; nothing was asked yet, so nothing of it is an answer.
+fn forget_strangers(socket: &UdpSocket) {
+    while socket.recv(&mut [0]).is_ok() {}
 }

@@ -16,6 +16,9 @@ use crate::policy::http::canonical_path;
 use crate::policy::{Protocol, Rule, Speaks};
 use crate::reason::Reason;
 
+/// Where QUIC is at home (RFC 9114 3.1).
+const QUIC_PORT: u16 = 443;
+
 /// Decides the first client bytes of a dialled flow, and every later HTTP request of it.
 ///
 /// A ground of an older snapshot is decided anew first: what a newer policy does not permit is not relayed.
@@ -240,6 +243,19 @@ pub fn judges_each_request(s: &Snapshot, ground: &Ground, now: UnixSeconds) -> b
                 .is_some()
                 || allow.names_requests(ground.port, ground.protocol, now)
         })
+}
+
+/// Whether a name that a datagram shows could be denied on this flow over UDP: QUIC is expected there, or a `deny` entry
+/// names hosts. Where it is not, what shows no name may be anything.
+pub fn judges_names(s: &Snapshot, ground: &Ground, now: UnixSeconds) -> bool {
+    let could_deny = || {
+        s.layers().iter().any(|layer| {
+            let deny = &layer.index.deny;
+            deny.host_could_apply(ground.port, ground.protocol, now)
+                .is_some()
+        })
+    };
+    ground.direction == Direction::Egress && (ground.port == QUIC_PORT || could_deny())
 }
 
 /// Judges method and path of a request (`None`: bytes that show neither) by the rules of a name.

@@ -39,7 +39,7 @@ use crate::reason::Reason;
 
 pub use answers::decide_answers;
 pub(crate) use bytes::judge_request;
-pub use bytes::{decide_bytes, judges_each_request};
+pub use bytes::{decide_bytes, judges_each_request, judges_names};
 pub use connect::decide_connect;
 pub(crate) use connect::presume;
 pub(crate) use index::RuleIndex;

@@ -1,45 +1,66 @@
 //! The server name in QUIC: Initial packets are readable by whoever sees them (RFC 9001 5.2), so their hello is judged.
 //!
 //! One [`Inspector`] looks at every datagram that a session sends, not only at its first: another Initial on the same
-//! ports is another connection, with another name. It reads versions 1 and 2. What belongs to a connection that exists
-//! (short headers, Handshake, 0-RTT) passes: without an Initial that passed, no server takes it. Versions that cannot be
-//! read pass by the lease alone: a known gap. Memory and work are bounded; every byte sequence gives an answer.
+//! ports is another connection, with another name. It reads versions 1 and 2. Versions that cannot be read pass by the
+//! lease alone: a known gap. Memory and work are bounded; every byte sequence gives an answer.
 //!
 //! | datagram | what is seen |
 //! |---|---|
-//! | an Initial whose hello is complete | the hello |
-//! | an Initial with a part of it | more is needed; up to [`CONNECTIONS`] handshakes at once |
-//! | an Initial that no key opens | [`Look::Sealed`] |
+//! | an Initial whose hello is complete | the hello; [`Inspector::released`] has the pieces before it |
+//! | an Initial with a part of it | more is needed, and the datagram is kept here, with its handshake |
+//! | an Initial that servers drop, or that cannot be read | drop |
 //! | a malformed Initial, two hellos in one | malformed |
-//! | other packets of QUIC | pass |
+//! | other packets of QUIC | the middle of a connection |
+//! | a version that cannot be read | pass |
 //! | anything else | not QUIC |
+//!
+//! What is judged here must be what the server reads. It reads all pieces of a hello or none: they share version, token
+//! and fixed bit, no packet number comes twice, and what a server must drop goes no further (short datagrams, RFC 9000
+//! 14.1; short ids, 7.2). A piece leaves only with its whole hello, and [`Known`] keeps a handshake in one session.
 
 mod crypto;
+mod known;
 mod packet;
+
+use std::collections::BTreeSet;
 
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::{Side, quic};
 
 use self::crypto::Handshake;
-use self::packet::{Initial, Packet, Version};
+use self::known::Claim;
+pub use self::known::{Claims, Known};
+use self::packet::{Initial, Manner, Packet, Version};
 use super::hello::{Hello, Progress};
 
 /// Handshakes of one session that are remembered; a client with more of them at once repeats its hello.
 pub const CONNECTIONS: usize = 8;
+/// Datagrams with a piece of one hello that are kept until it is complete.
+const PIECES: usize = 16;
+/// RFC 9000 14.1: a server drops Initials of shorter datagrams.
+const LEAST_DATAGRAM: usize = 1200;
+/// RFC 9000 7.2: a server drops a first Initial with a shorter id.
+const LEAST_ID: usize = 8;
+/// Packet numbers of one handshake; clients need a handful.
+const MOST_NUMBERS: usize = 1024;
+/// RFC 9000 17.2: bits that are zero under the protection.
+const RESERVED: u8 = 0x0c;
 /// RFC 9001 5.4.2: the sample begins four bytes behind the packet number's first.
 const SAMPLE_AT: usize = 4;
 
 /// What a datagram is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Look {
-    /// Nothing to judge.
+    /// A version of QUIC that cannot be read.
     Pass,
+    /// Of a connection that exists: no server takes it without an Initial that was judged.
+    Middle,
     /// A hello, complete.
     Hello(Hello),
-    /// Part of a hello: hold the datagram back.
+    /// Part of a hello; it is kept.
     Need,
-    /// An Initial that cannot be read.
-    Sealed,
+    /// What a server would drop, or could read and we cannot.
+    Drop(&'static str),
     /// An Initial that is wrong or ambiguous.
     Malformed(&'static str),
     /// Not QUIC.
@@ -49,13 +70,13 @@ pub enum Look {
 impl Look {
     fn rank(&self) -> u8 {
         match self {
-            Self::Pass => 0,
-            Self::NotQuic => 1,
-            Self::Sealed => 2,
+            Self::Middle => 0,
+            Self::Pass => 1,
+            Self::NotQuic => 2,
             Self::Need => 3,
-            // never hidden: what is not told now is not told again
-            Self::Hello(_) => 4,
-            Self::Malformed(_) => 5,
+            Self::Drop(_) => 4,
+            Self::Hello(_) => 5,
+            Self::Malformed(_) => 6,
         }
     }
 
@@ -63,6 +84,10 @@ impl Look {
     fn and(self, other: Self) -> Self {
         match (&self, &other) {
             (Self::Hello(_), Self::Hello(_)) => Self::Malformed("two hellos in one datagram"),
+            // it is told only once, so it may not be lost with its neighbour
+            (Self::Hello(_), Self::Drop(_)) | (Self::Drop(_), Self::Hello(_)) => {
+                Self::Malformed("a hello beside what cannot be read")
+            }
             _ if other.rank() > self.rank() => other,
             _ => self,
         }
@@ -70,16 +95,17 @@ impl Look {
 }
 
 /// Reads the hellos of one session.
-#[derive(Default)]
 pub struct Inspector {
+    claims: Claims,
     connections: Vec<Connection>,
+    released: Vec<Vec<u8>>,
 }
 
 impl std::fmt::Debug for Inspector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Inspector")
             .field("connections", &self.connections.len())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -87,32 +113,84 @@ impl std::fmt::Debug for Inspector {
 struct Connection {
     /// Keys of both versions: a server may change the version while the client's id stays.
     keys: [Option<quic::DirectionalKeys>; 2],
-    /// The highest packet number that was opened.
-    highest: u64,
+    /// Packet numbers that were opened: servers drop what comes twice.
+    numbers: BTreeSet<u64>,
+    /// How its packets are written, until its hello is read.
+    manner: Option<Manner>,
     handshake: Handshake,
+    /// Datagrams with pieces of its hello.
+    pieces: Vec<Vec<u8>>,
+    claim: Claim,
+}
+
+/// An Initial that was decrypted.
+struct Opened {
+    number: u64,
+    /// Whether the bits are zero that must be.
+    is_sound: bool,
+    frames: Vec<u8>,
 }
 
 impl Connection {
-    fn new(id: &[u8]) -> Self {
-        let keys = |version| Some(suite()?.keys(id, Side::Server, version).remote);
+    fn new(id: &[u8], claim: Claim) -> Self {
         Self {
-            keys: [quic::Version::V1, quic::Version::V2].map(keys),
-            highest: 0,
+            keys: keys_of(id),
+            numbers: BTreeSet::new(),
+            manner: None,
             handshake: Handshake::default(),
+            pieces: Vec::new(),
+            claim,
         }
     }
 
-    /// The frames of a packet, if these keys open it.
-    fn open(&mut self, initial: &Initial<'_>) -> Option<Vec<u8>> {
-        let [one, two] = &self.keys;
-        let keys = match initial.version {
-            Version::One => one,
-            Version::Two => two,
-        };
-        let (number, frames) = unprotect(keys.as_ref()?, initial, self.highest)?;
-        self.highest = self.highest.max(number);
-        Some(frames)
+    /// The packet, if these keys open it.
+    fn open(&self, initial: &Initial<'_>) -> Option<Opened> {
+        let highest = self.numbers.last().copied().unwrap_or_default();
+        open(&self.keys, initial, highest)
     }
+
+    /// Takes a packet in.
+    fn take(&mut self, initial: &Initial<'_>, opened: &Opened) -> Look {
+        if !opened.is_sound {
+            return Look::Malformed("reserved bits that are set");
+        }
+        if !self.numbers.insert(opened.number) {
+            return Look::Drop("a packet number twice");
+        }
+        if self.numbers.len() > MOST_NUMBERS {
+            return Look::Malformed("a handshake without end");
+        }
+        let was_read = self.handshake.is_read();
+        let manner = initial.manner();
+        if !was_read && *self.manner.get_or_insert_with(|| manner.clone()) != manner {
+            return Look::Malformed("a hello written in two manners");
+        }
+        match self.handshake.frames(&opened.frames) {
+            Progress::Hello(hello) => Look::Hello(hello),
+            Progress::Malformed(why) => Look::Malformed(why),
+            Progress::Need if was_read => Look::Middle,
+            Progress::Need => Look::Need,
+            Progress::NotTls => Look::Malformed("a handshake that is no TLS"),
+        }
+    }
+}
+
+fn keys_of(id: &[u8]) -> [Option<quic::DirectionalKeys>; 2] {
+    let keys = |version| Some(suite()?.keys(id, Side::Server, version).remote);
+    [quic::Version::V1, quic::Version::V2].map(keys)
+}
+
+fn open(
+    keys: &[Option<quic::DirectionalKeys>; 2],
+    initial: &Initial<'_>,
+    highest: u64,
+) -> Option<Opened> {
+    let [one, two] = keys;
+    let keys = match initial.version {
+        Version::One => one,
+        Version::Two => two,
+    };
+    unprotect(keys.as_ref()?, initial, highest)
 }
 
 fn suite() -> Option<quic::Suite> {
@@ -120,9 +198,26 @@ fn suite() -> Option<quic::Suite> {
 }
 
 impl Inspector {
-    /// Whether any handshake was opened.
+    /// For one session.
+    pub fn new(claims: Claims) -> Self {
+        Self {
+            claims,
+            connections: Vec::new(),
+            released: Vec::new(),
+        }
+    }
+
+    /// Whether any hello was read.
     pub fn has_connections(&self) -> bool {
-        !self.connections.is_empty()
+        self.connections.iter().any(|c| c.handshake.is_read())
+    }
+
+    /// The earlier datagrams of the hello that was read last, in order, now that it is permitted: they go first.
+    pub fn released(&mut self) -> Vec<Vec<u8>> {
+        if let Some(connection) = self.connections.last_mut() {
+            connection.claim.keep();
+        }
+        std::mem::take(&mut self.released)
     }
 
     /// Looks at a datagram from the client.
@@ -130,22 +225,26 @@ impl Inspector {
         let mut rest = datagram;
         let mut seen = None;
         let mut one = None;
-        loop {
+        let both = loop {
             let (look, following) = match packet::next(rest) {
+                Packet::Initial(..) if datagram.len() < LEAST_DATAGRAM => {
+                    return Look::Drop("an Initial in a short datagram");
+                }
                 // RFC 9000 12.2: the packets of one datagram are of one connection
                 Packet::Initial(initial, _)
                     if one.is_some_and(|before| before != initial.key()) =>
                 {
                     return Look::Malformed("two handshakes in one datagram");
                 }
-                Packet::Short | Packet::UnknownVersion => (Look::Pass, &[][..]),
-                Packet::Other(following) => (Look::Pass, following),
+                Packet::Short => (Look::Middle, &[][..]),
+                Packet::UnknownVersion => (Look::Pass, &[][..]),
+                Packet::Other(following) => (Look::Middle, following),
                 Packet::Initial(initial, following) => {
                     one = Some(initial.key());
                     (self.initial(&initial), following)
                 }
                 // padding behind the packets of a datagram is no packet
-                Packet::NotQuic if seen.is_some() => (Look::Pass, &[][..]),
+                Packet::NotQuic if seen.is_some() => (Look::Middle, &[][..]),
                 Packet::NotQuic => (Look::NotQuic, &[][..]),
             };
             let both = match seen {
@@ -153,52 +252,68 @@ impl Inspector {
                 Some(before) => Look::and(before, look),
             };
             if following.is_empty() || matches!(both, Look::Malformed(_)) {
-                return both;
+                break both;
             }
             (rest, seen) = (following, Some(both));
+        };
+        if one.is_some() {
+            self.keep_or_release(&both, datagram);
+        }
+        both
+    }
+
+    /// A piece stays with its handshake; a hello brings them all.
+    fn keep_or_release(&mut self, look: &Look, datagram: &[u8]) {
+        let Some(connection) = self.connections.last_mut() else {
+            return;
+        };
+        match look {
+            Look::Need if connection.pieces.len() < PIECES => {
+                connection.pieces.push(datagram.to_vec());
+            }
+            Look::Hello(_) => {
+                self.released = std::mem::take(&mut connection.pieces);
+            }
+            _ => {}
         }
     }
 
+    /// Reads one Initial. Its handshake is the last of the list afterwards.
     fn initial(&mut self, initial: &Initial<'_>) -> Look {
-        let known = self.connections.iter_mut().find_map(|connection| {
-            let payload = connection.open(initial)?;
-            Some(connection.frames(&payload))
-        });
-        if let Some(look) = known {
-            return look;
+        let known = self.connections.iter().enumerate();
+        let opened = known
+            .filter_map(|(at, connection)| Some((at, connection.open(initial)?)))
+            .next();
+        if let Some((at, opened)) = opened {
+            let connection = self.connections.remove(at);
+            self.connections.push(connection);
+            return match self.connections.last_mut() {
+                Some(connection) => connection.take(initial, &opened),
+                None => Look::Drop("no handshake"),
+            };
         }
-        let mut connection = Connection::new(initial.destination);
-        let Some(payload) = connection.open(initial) else {
-            return Look::Sealed;
+        if initial.destination.len() < LEAST_ID {
+            return Look::Drop("a short connection id");
+        }
+        let Some(opened) = open(&keys_of(initial.destination), initial, 0) else {
+            return Look::Drop("an Initial that no key opens");
         };
-        let look = connection.frames(&payload);
+        let Some(claim) = self.claims.claim(initial.destination) else {
+            return Look::Drop("a handshake of another session");
+        };
         if self.connections.len() == CONNECTIONS {
-            self.connections.remove(0);
+            // with its pieces; its id stays taken, so it does not come back
+            self.connections.remove(0).claim.keep();
         }
+        let mut connection = Connection::new(initial.destination, claim);
+        let look = connection.take(initial, &opened);
         self.connections.push(connection);
         look
     }
 }
 
-impl Connection {
-    fn frames(&mut self, payload: &[u8]) -> Look {
-        let was_read = self.handshake.is_read();
-        match self.handshake.frames(payload) {
-            Progress::Hello(hello) => Look::Hello(hello),
-            Progress::Malformed(why) => Look::Malformed(why),
-            Progress::Need if was_read => Look::Pass,
-            Progress::Need => Look::Need,
-            Progress::NotTls => Look::Malformed("a handshake that is no TLS"),
-        }
-    }
-}
-
 /// Removes header protection and decrypts (RFC 9001 5.4 and 5.3). The packet itself is not changed.
-fn unprotect(
-    keys: &quic::DirectionalKeys,
-    initial: &Initial<'_>,
-    highest: u64,
-) -> Option<(u64, Vec<u8>)> {
+fn unprotect(keys: &quic::DirectionalKeys, initial: &Initial<'_>, highest: u64) -> Option<Opened> {
     let mut copy = initial.bytes.to_vec();
     let (head, tail) = copy.split_at_mut_checked(initial.number_at)?;
     let length = keys.header.sample_len();
@@ -210,8 +325,13 @@ fn unprotect(
     let cut = cut.iter().fold(0, |n, b| (n << 8) | u64::from(*b));
     let number = packet_number(highest, cut, digits);
     let (header, payload) = copy.split_at_mut_checked(initial.number_at + digits)?;
+    let is_sound = header.first()? & RESERVED == 0;
     let opened = keys.packet.decrypt_in_place(number, header, payload).ok()?;
-    Some((number, opened.to_vec()))
+    Some(Opened {
+        number,
+        is_sound,
+        frames: opened.to_vec(),
+    })
 }
 
 /// The whole number from its last bytes (RFC 9000 A.3).

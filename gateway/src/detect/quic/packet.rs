@@ -46,7 +46,10 @@ impl Version {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Initial<'a> {
     pub version: Version,
+    /// The bit that RFC 9287 lets clients clear.
+    pub fixed: bool,
     pub destination: &'a [u8],
+    pub token: &'a [u8],
     /// The whole packet, header first.
     pub bytes: &'a [u8],
     /// Where the packet number begins.
@@ -58,7 +61,15 @@ impl<'a> Initial<'a> {
     pub fn key(&self) -> (Version, &'a [u8]) {
         (self.version, self.destination)
     }
+
+    /// What makes a server read a packet or drop it: all pieces of one hello share it, so it reads all or none.
+    pub fn manner(&self) -> Manner {
+        (self.version, self.fixed, self.token.into())
+    }
 }
+
+/// Version, fixed bit and token of an Initial.
+pub(super) type Manner = (Version, bool, Box<[u8]>);
 
 /// What stands at the beginning of a datagram's rest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,12 +107,12 @@ pub(super) fn next(rest: &[u8]) -> Packet<'_> {
         // version negotiation is said by servers only
         None if number == 0 => Packet::NotQuic,
         None => Packet::UnknownVersion,
-        Some(_) if !fixed => Packet::NotQuic,
-        Some(version) => known(rest, version, (first >> 4) & 3).unwrap_or(Packet::NotQuic),
+        Some(version) => known(rest, version, first).unwrap_or(Packet::NotQuic),
     }
 }
 
-fn known(rest: &[u8], version: Version, kind: u8) -> Option<Packet<'_>> {
+fn known(rest: &[u8], version: Version, first: u8) -> Option<Packet<'_>> {
+    let kind = (first >> 4) & 3;
     if kind == version.retry() {
         return None;
     }
@@ -112,9 +123,10 @@ fn known(rest: &[u8], version: Version, kind: u8) -> Option<Packet<'_>> {
         return None;
     }
     let is_initial = kind == version.initial();
+    let mut token = &[][..];
     if is_initial {
-        let token = varint(&mut wire)?;
-        wire.take(token)?;
+        let length = varint(&mut wire)?;
+        token = wire.take(length)?;
     }
     let length = varint(&mut wire)?;
     let number_at = rest.len() - wire.rest().len();
@@ -125,7 +137,9 @@ fn known(rest: &[u8], version: Version, kind: u8) -> Option<Packet<'_>> {
     }
     let initial = Initial {
         version,
+        fixed: first & 0x40 != 0,
         destination,
+        token,
         bytes: rest.get(..rest.len() - following.len())?,
         number_at,
     };

@@ -9,41 +9,46 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{HELD, Held};
 use crate::detect::Hello;
-use crate::detect::quic::{Inspector, Look};
+use crate::detect::quic::{Claims, Inspector, Look};
 
 /// The first datagrams and what they are.
 #[derive(Debug)]
 pub(super) struct First {
-    /// In the order in which they came.
+    /// In the order in which they came, without the pieces of a hello, which the inspector has.
     pub datagrams: Vec<Vec<u8>>,
     /// Knows the handshakes that they began.
     pub inspector: Inspector,
     look: Look,
 }
 
-/// Reads until the first datagrams are known for what they are; `None` when there are none.
-pub(super) async fn hear(inbox: &mut mpsc::Receiver<Held>, due: Instant) -> Option<First> {
+/// Reads until the first datagrams are known for what they are; `None` when there are none that go anywhere.
+pub(super) async fn hear(
+    inbox: &mut mpsc::Receiver<Held>,
+    due: Instant,
+    claims: Claims,
+) -> Option<First> {
     let mut first = First {
         datagrams: Vec::new(),
-        inspector: Inspector::default(),
-        look: Look::NotQuic,
+        inspector: Inspector::new(claims),
+        look: Look::Drop("nothing came"),
     };
-    while first.datagrams.len() < HELD {
+    for _ in 0..HELD {
         let Ok(Some(held)) = timeout_at(due, inbox.recv()).await else {
             break;
         };
-        let look = first.inspector.look(&held.bytes);
-        // beside half a hello: early data, or a copy that says nothing new
-        let beside = first.look == Look::Need && matches!(look, Look::Pass | Look::Sealed);
-        let goes_on = beside || look == Look::Need;
-        first.datagrams.push(held.bytes);
-        if !goes_on {
-            first.look = look;
-            return Some(first);
+        match first.inspector.look(&held.bytes) {
+            Look::Drop(why) => tracing::debug!(why, "a datagram was dropped"),
+            Look::Need => first.look = Look::Need,
+            // beside half a hello: early data
+            Look::Middle if first.look == Look::Need => first.datagrams.push(held.bytes),
+            look => {
+                first.datagrams.push(held.bytes);
+                first.look = look;
+                return Some(first);
+            }
         }
-        first.look = Look::Need;
     }
-    (!first.datagrams.is_empty()).then_some(first)
+    (first.look == Look::Need).then_some(first)
 }
 
 impl First {
@@ -65,17 +70,18 @@ impl First {
         })
     }
 
-    /// The evidence, where bytes are judged this way. What cannot be a handshake is nothing that TLS may be; a version
-    /// that cannot be read, or the middle of a connection, has no name and passes by the lease.
-    pub fn evidence(&self, speaks: Speaks) -> Evidence {
+    /// The evidence, where bytes are judged this way. What cannot be a handshake is nothing that TLS may be. Where names
+    /// are `judged`, a session does not begin in the middle of a connection: its name was judged by another policy, or
+    /// never. A version that cannot be read has no name and passes by the lease.
+    pub fn evidence(&self, speaks: Speaks, judged: bool) -> Evidence {
         match (&self.look, speaks) {
             (Look::Hello(hello), _) => Evidence::Tls {
                 name: hello.name.clone(),
             },
-            (Look::Malformed(_) | Look::Need, _) | (Look::NotQuic | Look::Sealed, Speaks::Tls) => {
-                Evidence::TlsMalformed
-            }
-            (Look::Pass | Look::NotQuic | Look::Sealed, _) => Evidence::Opaque,
+            (Look::Malformed(_) | Look::Need | Look::Drop(_), _)
+            | (Look::NotQuic | Look::Middle, Speaks::Tls) => Evidence::TlsMalformed,
+            (Look::Middle, _) if judged => Evidence::TlsMalformed,
+            (Look::Pass | Look::Middle | Look::NotQuic, _) => Evidence::Opaque,
         }
     }
 }

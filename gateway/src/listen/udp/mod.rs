@@ -29,6 +29,7 @@ use super::flow::Origin;
 use super::route::{datagram_intent_to, decide};
 use super::tcp::canonical;
 use crate::context::Context;
+use crate::detect::quic::Known;
 use crate::kernel::Ns;
 use crate::kernel::arrivals::{Arrival, Arrivals};
 use crate::kernel::icmp::{About, Errors, Trouble};
@@ -55,6 +56,8 @@ pub(crate) struct Sessions {
     ctx: Context,
     ns: Ns,
     errors: Errors,
+    /// Handshakes of QUIC that any session began.
+    handshakes: Arc<Known>,
     table: Mutex<Table>,
     began: Instant,
 }
@@ -70,6 +73,7 @@ pub fn serve_udp(
         ctx: ctx.clone(),
         ns,
         errors,
+        handshakes: Arc::default(),
         table: Mutex::default(),
         began: Instant::now(),
     });

@@ -11,15 +11,16 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use netpolicy::decide::Evidence;
+use netpolicy::ids::Generation;
 use netpolicy::reason::Reason;
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
+use super::Held;
 use super::hearing::First;
 use super::session::Session;
-use super::{HELD, Held};
 use crate::detect::quic::{Inspector, Look};
 use crate::detect::{Hello, Language};
 use crate::kernel::batch::{Batch, Giving};
@@ -32,6 +33,8 @@ use crate::relay::{End, Lane, Notes, Refusal, Way};
 const UNANSWERED: Duration = Duration::from_mins(2);
 /// A session in which both have (RFC 4787 recommends five minutes).
 const ANSWERED: Duration = Duration::from_mins(5);
+/// Different hellos of one session; each is kept and decided again when the policy changes.
+const MOST_SAID: usize = 8;
 /// Both readiness for datagrams and for ICMP errors.
 const READY: Interest = Interest::READABLE.add(Interest::ERROR);
 
@@ -40,15 +43,24 @@ thread_local! {
     static BATCH: RefCell<Batch> = RefCell::default();
 }
 
+/// What a session said so far.
+#[derive(Debug, Default)]
+pub(super) struct Hearing {
+    /// From the first datagram on.
+    inspector: Option<Inspector>,
+    /// What was permitted, for later policies: one hello for each connection.
+    said: Vec<Evidence>,
+    /// Whether names are judged here, and under which policy that was asked.
+    judged: Option<(Generation, bool)>,
+}
+
 /// A session whose datagrams move.
 pub(super) struct Moving<'s> {
     pub session: &'s Session,
     pub flow: &'s Flow,
     pub upstream: UdpSocket,
     pub reply: UdpSocket,
-    pub inspector: Inspector,
-    /// Datagrams of a later handshake whose hello is not complete.
-    pub pending: Vec<Vec<u8>>,
+    pub heard: Hearing,
     pub notes: Notes,
     pub count: (u64, u64),
     /// How long the network's bandwidth wants this session to wait.
@@ -116,22 +128,56 @@ impl Moving<'_> {
     }
 
     /// Judges the first datagrams and sends them.
-    fn begin(&mut self, first: First) -> Result<(), End> {
-        let evidence = first.evidence(self.flow.ground.speaks());
+    fn begin(&mut self, mut first: First) -> Result<(), End> {
+        let evidence = first.evidence(self.flow.ground.speaks(), self.judges_names());
         self.judge(&evidence, first.hello())?;
-        self.inspector = first.inspector;
-        first
-            .datagrams
-            .iter()
-            .try_for_each(|bytes| self.send_up(bytes))
+        let pieces = first.inspector.released();
+        self.heard.inspector = Some(first.inspector);
+        let mut all = pieces.iter().chain(&first.datagrams);
+        all.try_for_each(|bytes| self.send_up(bytes))
     }
 
     fn judge(&mut self, evidence: &Evidence, hello: Option<&Hello>) -> Result<(), End> {
+        let before = self.notes.sni.take();
         self.notes.hello(hello);
-        let decided = self.lane().decide(evidence);
-        decided.map(drop).map_err(|denial| {
+        self.notes.sni = both_names(before, self.notes.sni.take());
+        let said = &mut self.heard.said;
+        if !said.contains(evidence) {
+            if said.len() == MOST_SAID {
+                return Err(End::Cause(Reason::LimitNames));
+            }
+            said.push(evidence.clone());
+        }
+        let decided = self.lane().permits(evidence);
+        decided.map_err(|denial| {
             End::Denied(Box::new(Refusal::new(denial, Language::Other, evidence)))
-        })
+        })?;
+        self.lane().keep(self.heard.said.clone());
+        Ok(())
+    }
+
+    /// Whether a name could be denied here, so that what shows none may not be another connection's.
+    fn judges_names(&mut self) -> bool {
+        let generation = self.session.origin.network.live.load().generation;
+        match self.heard.judged {
+            Some((asked, judged)) if asked == generation => judged,
+            _ => {
+                let judged = self.lane().judges_names();
+                self.heard.judged = Some((generation, judged));
+                judged
+            }
+        }
+    }
+
+    /// Whether what shows no hello passes unread: the middle of connections whose hello was judged, or whatever else
+    /// where names decide nothing.
+    fn passes_unread(&mut self) -> bool {
+        let was_read = self
+            .heard
+            .inspector
+            .as_ref()
+            .is_some_and(Inspector::has_connections);
+        was_read || !self.judges_names()
     }
 
     /// What the sandbox's socket has.
@@ -155,7 +201,7 @@ impl Moving<'_> {
 
     /// The usual case is a batch without any handshake, which is sent as it is.
     fn up_batch(&mut self, batch: &Batch) -> Result<(), End> {
-        if batch.datagrams().any(begins_with_long_header) {
+        if batch.datagrams().any(begins_with_long_header) || !self.passes_unread() {
             return batch.datagrams().try_for_each(|bytes| self.up_one(bytes));
         }
         let bytes = batch.datagrams().map(<[u8]>::len).sum();
@@ -166,25 +212,21 @@ impl Moving<'_> {
 
     /// One datagram from the sandbox, looked at.
     fn up_one(&mut self, bytes: &[u8]) -> Result<(), End> {
-        if !begins_with_long_header(bytes) {
-            return self.send_up(bytes);
-        }
-        match self.inspector.look(bytes) {
-            // what a server could read and we cannot is not let through
-            Look::Sealed if self.inspector.has_connections() => Ok(()),
-            Look::Pass | Look::NotQuic | Look::Sealed => self.send_up(bytes),
-            Look::Need => {
-                if self.pending.len() < HELD {
-                    self.pending.push(bytes.to_vec());
-                }
-                Ok(())
-            }
+        let unread = self.passes_unread();
+        let Some(inspector) = &mut self.heard.inspector else {
+            return Ok(());
+        };
+        match inspector.look(bytes) {
+            Look::Middle if !unread => Ok(()),
+            Look::Pass | Look::Middle | Look::NotQuic => self.send_up(bytes),
+            Look::Need | Look::Drop(_) => Ok(()),
             Look::Malformed(_) => self.judge(&Evidence::TlsMalformed, None),
             Look::Hello(hello) => {
                 let name = hello.name.clone();
                 self.judge(&Evidence::Tls { name }, Some(&hello))?;
-                for held in std::mem::take(&mut self.pending) {
-                    self.send_up(&held)?;
+                let pieces = self.heard.inspector.as_mut().map(Inspector::released);
+                for piece in pieces.unwrap_or_default() {
+                    self.send_up(&piece)?;
                 }
                 self.send_up(bytes)
             }
@@ -325,6 +367,16 @@ impl Moving<'_> {
             (false, true) => mtu.saturating_add(20),
             _ => mtu,
         }
+    }
+}
+
+/// Names of several connections of one session, for the record.
+fn both_names(before: Option<String>, now: Option<String>) -> Option<String> {
+    match (before, now) {
+        (Some(before), Some(now)) if !before.split(' ').any(|name| name == now) => {
+            Some(format!("{before} {now}"))
+        }
+        (before, now) => before.or(now),
     }
 }
 

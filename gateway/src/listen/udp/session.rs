@@ -13,11 +13,11 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::hearing::{First, hear};
-use super::moving::Moving;
+use super::moving::{Hearing, Moving};
 use super::table::Place;
 use super::{Held, Sessions};
 use crate::context::now_ms;
-use crate::detect::quic::Inspector;
+use crate::detect::quic::Claims;
 use crate::kernel::icmp::Trouble;
 use crate::kernel::sessions::{Cutting, reply_socket};
 use crate::listen::flow::{Origin, Unreached, open, record_unreached, unless_ended};
@@ -51,7 +51,11 @@ impl Session {
         let ended = self.origin.network.ended.clone();
         let due = Instant::now() + self.origin.waits.head;
         let opening = async {
-            let first = hear(&mut inbox, due).await.ok_or(Unreached::Gone)?;
+            let claims = Claims::new(
+                self.sessions.handshakes.clone(),
+                self.origin.network.id.clone(),
+            );
+            let first = hear(&mut inbox, due, claims).await.ok_or(Unreached::Gone)?;
             let dialled = self.reach(&mut intent, &first).await?;
             Ok((first, dialled))
         };
@@ -136,8 +140,7 @@ impl Session {
             flow: &flow,
             upstream: dialled.upstream,
             reply: dialled.reply,
-            inspector: Inspector::default(),
-            pending: Vec::new(),
+            heard: Hearing::default(),
             notes: Notes::default(),
             count: (0, 0),
             pause: Duration::ZERO,
