@@ -159,9 +159,17 @@ mod denials {
                         let _ = socket.send(datagram);
                     }
                 }
-                assert!(quic::echo(to, ok, &lab.authority, b"x").is_ok(), "the permitted twin");
+                assert!(
+                    quic::echo(to, ok, &lab.authority, b"x").is_ok(),
+                    "the permitted twin"
+                );
             });
-            let evil: Vec<_> = names.all().into_iter().flatten().filter(|name| name == evil).collect();
+            let evil: Vec<_> = names
+                .all()
+                .into_iter()
+                .flatten()
+                .filter(|name| name == evil)
+                .collect();
             Leak::of(&evil)
         });
     }
@@ -176,10 +184,15 @@ mod denials {
                 quic::in_two_halves(tls(OTHER4), name, &lab.authority, halves, || {
                     if lab.mode() == Mode::Gateway {
                         lab.replace_policy(sandbox, BUT_EVIL).expect(0);
+                        lab::wait::eventually("the end of the flow", || {
+                            let all = lab.records();
+                            all.into_iter().find(|r| r["end"] == "policy_superseded")
+                        });
                     }
                 })
             });
-            let twin = sandbox.run(|| quic::echo(tls(OTHER4), "other.sallylab.net", &lab.authority, b"x"));
+            let twin =
+                sandbox.run(|| quic::echo(tls(OTHER4), "other.sallylab.net", &lab.authority, b"x"));
             assert!(twin.is_ok(), "its permitted twin");
             Leak::when(goes_on.is_ok(), "the second half of an echo")
         });

@@ -149,7 +149,9 @@ fn varint(value: usize) -> [u8; 4] {
 fn seal(id: [u8; 8], number: u8, mut frames: Vec<u8>) -> Vec<u8> {
     let suite = TLS13_AES_128_GCM_SHA256.tls13();
     let suite = suite.and_then(rustls::Tls13CipherSuite::quic_suite);
-    let keys = suite.expect("a QUIC suite").keys(&id, Side::Client, Version::V1);
+    let keys = suite
+        .expect("a QUIC suite")
+        .keys(&id, Side::Client, Version::V1);
     let keys = keys.local;
     frames.resize(frames.len().max(1200), 0);
     let mut packet = vec![0xc0];
@@ -162,12 +164,16 @@ fn seal(id: [u8; 8], number: u8, mut frames: Vec<u8>) -> Vec<u8> {
     packet.extend(varint(frames.len() + 1 + 16));
     let at = packet.len();
     packet.push(number);
-    let tag = keys.packet.encrypt_in_place(number.into(), &packet, &mut frames);
+    let tag = keys
+        .packet
+        .encrypt_in_place(number.into(), &packet, &mut frames);
     packet.extend(&frames);
     packet.extend(tag.expect("sealing").as_ref());
     let sample = packet[at + 4..at + 20].to_vec();
     let (head, tail) = packet.split_at_mut(at);
-    let masked = keys.header.encrypt_in_place(&sample, &mut head[0], &mut tail[..1]);
+    let masked = keys
+        .header
+        .encrypt_in_place(&sample, &mut head[0], &mut tail[..1]);
     masked.expect("protection");
     packet
 }

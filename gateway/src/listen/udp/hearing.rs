@@ -19,6 +19,8 @@ pub(super) struct First {
     /// Knows the handshakes that they began.
     pub inspector: Inspector,
     look: Look,
+    /// Whether a connection between the same ends was cut, so that only a hello may follow.
+    pub follows_cut: bool,
 }
 
 /// Reads until the first datagrams are known for what they are; `None` when there are none that go anywhere.
@@ -31,6 +33,7 @@ pub(super) async fn hear(
         datagrams: Vec::new(),
         inspector: Inspector::new(claims),
         look: Look::Drop("nothing came"),
+        follows_cut: false,
     };
     for _ in 0..HELD {
         let Ok(Some(held)) = timeout_at(due, inbox.recv()).await else {
@@ -80,6 +83,7 @@ impl First {
             },
             (Look::Malformed(_) | Look::Need | Look::Drop(_), _)
             | (Look::NotQuic | Look::Middle, Speaks::Tls) => Evidence::TlsMalformed,
+            _ if self.follows_cut => Evidence::TlsMalformed,
             (Look::Middle, _) if judged => Evidence::TlsMalformed,
             (Look::Pass | Look::Middle | Look::NotQuic, _) => Evidence::Opaque,
         }

@@ -9,6 +9,7 @@
 //! what a refused sender is told. Refuses to own: decisions (netpolicy), moving datagrams ([`session`]).
 //! Failure stance: port unreachable, which programs take for "use TCP instead"; a datagram that cannot be held is lost.
 
+mod cut;
 mod hearing;
 mod moving;
 mod session;
@@ -58,6 +59,7 @@ pub(crate) struct Sessions {
     errors: Errors,
     /// Handshakes of QUIC that any session began.
     handshakes: Arc<Known>,
+    cut: cut::Cut,
     table: Mutex<Table>,
     began: Instant,
 }
@@ -74,6 +76,7 @@ pub fn serve_udp(
         ns,
         errors,
         handshakes: Arc::default(),
+        cut: cut::Cut::default(),
         table: Mutex::default(),
         began: Instant::now(),
     });

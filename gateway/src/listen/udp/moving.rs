@@ -54,6 +54,14 @@ pub(super) struct Hearing {
     judged: Option<(Generation, bool)>,
 }
 
+impl Hearing {
+    /// Whether a hello of QUIC was read.
+    pub(super) fn is_quic(&self) -> bool {
+        let inspector = self.inspector.as_ref();
+        inspector.is_some_and(Inspector::has_connections)
+    }
+}
+
 /// A session whose datagrams move.
 pub(super) struct Moving<'s> {
     pub session: &'s Session,
@@ -172,12 +180,7 @@ impl Moving<'_> {
     /// Whether what shows no hello passes unread: the middle of connections whose hello was judged, or whatever else
     /// where names decide nothing.
     fn passes_unread(&mut self) -> bool {
-        let was_read = self
-            .heard
-            .inspector
-            .as_ref()
-            .is_some_and(Inspector::has_connections);
-        was_read || !self.judges_names()
+        self.heard.is_quic() || !self.judges_names()
     }
 
     /// What the sandbox's socket has.

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::hearing::{First, hear};
 use super::moving::{Hearing, Moving};
-use super::table::Place;
+use super::table::{Key, Place};
 use super::{Held, Sessions};
 use crate::context::now_ms;
 use crate::detect::quic::Claims;
@@ -55,7 +55,8 @@ impl Session {
                 self.sessions.handshakes.clone(),
                 self.origin.network.id.clone(),
             );
-            let first = hear(&mut inbox, due, claims).await.ok_or(Unreached::Gone)?;
+            let mut first = hear(&mut inbox, due, claims).await.ok_or(Unreached::Gone)?;
+            first.follows_cut = self.sessions.cut.has(self.key(), std::time::Instant::now());
             let dialled = self.reach(&mut intent, &first).await?;
             Ok((first, dialled))
         };
@@ -72,6 +73,13 @@ impl Session {
                 record_unreached(&self.origin, &intent, &why);
                 self.sessions.refuse(&self.origin, &[], trouble_of(&why));
             }
+        }
+    }
+
+    fn key(&self) -> Key {
+        Key {
+            source: self.origin.source,
+            destination: self.origin.destination,
         }
     }
 
@@ -149,6 +157,10 @@ impl Session {
             Ok(()) => moving.relay(first, inbox).await,
             Err(denial) => End::Cause(denial.reason),
         };
+        let is_cut = matches!(end, End::Cause(Reason::PolicySuperseded));
+        if is_cut && moving.heard.is_quic() {
+            self.sessions.cut.add(self.key(), std::time::Instant::now());
+        }
         let mut notes = moving.notes;
         notes.datagrams = Some(moving.count);
         if let End::Denied(refusal) = &end {
