@@ -280,10 +280,8 @@ impl Inspector {
 
     /// Reads one Initial. Its handshake is the last of the list afterwards.
     fn initial(&mut self, initial: &Initial<'_>) -> Look {
-        let known = self.connections.iter().enumerate();
-        let opened = known
-            .filter_map(|(at, connection)| Some((at, connection.open(initial)?)))
-            .next();
+        let mut known = self.connections.iter().enumerate();
+        let opened = known.find_map(|(at, connection)| Some((at, connection.open(initial)?)));
         if let Some((at, opened)) = opened {
             let connection = self.connections.remove(at);
             self.connections.push(connection);
