@@ -278,7 +278,14 @@ async fn pod(
                 let useless = ["not_found", "not_enforced"];
                 let refused = matches!(&error, PodError::Gateway { source, .. } if source.problem().is_some_and(|p| !useless.contains(&p.code.as_str())));
                 release_unused(runner, Some(pod)).await;
-                if refused || matches!(error, PodError::NoSuchPreset(_)) {
+                // What it acknowledged wrongly is not asked again.
+                let wrong = matches!(
+                    error,
+                    PodError::NoSuchPreset(_)
+                        | PodError::OtherPolicy { .. }
+                        | PodError::OldGeneration { .. }
+                );
+                if refused || wrong {
                     return Err(error);
                 }
                 tracing::info!(%error, "a pooled sandbox was of no use");

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use gateway::control::ClientError;
-use netpolicy::ids::PolicyHash;
+use netpolicy::ids::{Generation, NetworkId, PolicyHash};
 
 use crate::run::Failure;
 use crate::sandbox::SandboxError;
@@ -44,6 +44,24 @@ pub enum PodError {
         /// What is enforced.
         got: PolicyHash,
     },
+    /// The gateway speaks of another network than the one that was asked for.
+    #[error("the gateway acknowledged network {got} where {wanted} was asked for")]
+    OtherNetwork {
+        /// What was asked for.
+        wanted: NetworkId,
+        /// What it names.
+        got: NetworkId,
+    },
+    /// The gateway's word is older than the order: it may be about the policy of before.
+    #[error(
+        "the gateway acknowledged generation {} of a policy that had generation {} before it was replaced", got.0, before.0
+    )]
+    OldGeneration {
+        /// Before the policy was replaced.
+        before: Generation,
+        /// After it.
+        got: Generation,
+    },
     /// No such preset.
     #[error("there is no policy preset called {0:?}")]
     NoSuchPreset(String),
@@ -70,9 +88,14 @@ impl From<PodError> for Failure {
                 Some("`sallyport policy presets` lists them".to_owned()),
                 Vec::new(),
             ),
-            PodError::Folder { .. } | PodError::Handover(_) | PodError::OtherPolicy { .. } => {
-                ("internal", None, Vec::new())
-            }
+            PodError::OtherPolicy { .. }
+            | PodError::OtherNetwork { .. }
+            | PodError::OldGeneration { .. } => (
+                "gateway",
+                Some("nothing was started; are gateway and runner of one version?".to_owned()),
+                Vec::new(),
+            ),
+            PodError::Folder { .. } | PodError::Handover(_) => ("internal", None, Vec::new()),
         };
         Self {
             code: code.to_owned(),

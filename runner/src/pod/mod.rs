@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gateway::control::api::{NetworkView, PolicyReplaced, Via};
-use gateway::control::{AttachRequest, Client, PolicySource};
+use gateway::control::{AttachRequest, Client, ClientError, PolicySource};
 use netpolicy::ids::{NetworkId, PolicyHash};
 use sha2::{Digest, Sha256};
 
@@ -80,16 +80,12 @@ impl Pods {
     ) -> Result<Pod, PodError> {
         let wanted = job_policy_hash(policy)?;
         let mut parts = Parts::default();
-        match self.wire_parts(run, workspace, policy, &mut parts).await {
-            Ok(pod) if pod.network.job_policy == wanted => Ok(pod),
-            other => {
-                let error = match other {
-                    Ok(pod) => PodError::OtherPolicy {
-                        wanted,
-                        got: pod.network.job_policy,
-                    },
-                    Err(error) => error,
-                };
+        match self
+            .wire_parts(run, workspace, policy, wanted, &mut parts)
+            .await
+        {
+            Ok(pod) => Ok(pod),
+            Err(error) => {
                 let leftovers = self.clear(run, &parts).await;
                 if let Some(id) = network_id(run) {
                     self.records.forget(&id);
@@ -107,6 +103,7 @@ impl Pods {
         run: &RunId,
         workspace: &str,
         policy: &PolicySource,
+        wanted: PolicyHash,
         parts: &mut Parts,
     ) -> Result<Pod, PodError> {
         let folder = self.folder_of(run);
@@ -137,19 +134,16 @@ impl Pods {
             via,
             labels: BTreeMap::from([(INSTANCE_LABEL.to_owned(), self.instance.clone())]),
         };
-        if let Some(id) = id {
-            self.records.watch(id);
+        if let Some(id) = &id {
+            self.records.watch(id.clone());
         }
-        let gateway = |source| PodError::Gateway {
+        let answer = self.gateway.attach(&request, namespace).await;
+        parts.attached = may_exist(&answer);
+        let network = answer.map_err(|source| PodError::Gateway {
             act: "attaching the sandbox's network",
             source,
-        };
-        let network = self
-            .gateway
-            .attach(&request, namespace)
-            .await
-            .map_err(gateway)?;
-        parts.attached = true;
+        })?;
+        acknowledges(&network, id, wanted)?;
         let files = write_files(&folder, &network).map_err(|source| PodError::Folder {
             path: folder,
             source,
@@ -192,6 +186,13 @@ impl Pods {
             return Err(PodError::OtherPolicy {
                 wanted,
                 got: replaced.job_policy,
+            });
+        }
+        // Each replacement has the next generation, also one by the same policy.
+        if replaced.generation <= pod.network.generation {
+            return Err(PodError::OldGeneration {
+                before: pod.network.generation,
+                got: replaced.generation,
             });
         }
         pod.network.policy = replaced.policy;
@@ -255,6 +256,38 @@ impl Pods {
     fn folder_of(&self, run: &RunId) -> PathBuf {
         self.folder.join(run.as_str())
     }
+}
+
+/// Whether there may be a network: an answer that could not be read, or came too late, may be one to an order that was
+/// carried out. Only who was not heard at all, or was refused, has none.
+fn may_exist(answer: &Result<NetworkView, ClientError>) -> bool {
+    !matches!(
+        answer,
+        Err(ClientError::Connect { .. } | ClientError::Refused(_))
+    )
+}
+
+/// Whether an answer acknowledges this network for exactly the policy that was asked for.
+fn acknowledges(
+    network: &NetworkView,
+    id: Option<NetworkId>,
+    wanted: PolicyHash,
+) -> Result<(), PodError> {
+    if let Some(wanted) = id
+        && network.id != wanted
+    {
+        return Err(PodError::OtherNetwork {
+            wanted,
+            got: network.id.clone(),
+        });
+    }
+    if network.job_policy != wanted {
+        return Err(PodError::OtherPolicy {
+            wanted,
+            got: network.job_policy,
+        });
+    }
+    Ok(())
 }
 
 /// The network that belongs to a run.

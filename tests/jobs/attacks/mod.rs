@@ -8,6 +8,7 @@
     reason = "a panic in a helper is how its test fails"
 )]
 
+mod acknowledged;
 mod egress;
 mod ends;
 mod fields;
