@@ -21,6 +21,9 @@ pub struct Tasks {
     stop: CancellationToken,
     panics: Arc<AtomicU64>,
     fallen: Arc<watch::Sender<Option<&'static str>>>,
+    /// What a test has laid in the way; no other build has it.
+    #[cfg(test)]
+    tripwire: Arc<std::sync::Mutex<Option<&'static str>>>,
 }
 
 /// A task panicked; the log has it.
@@ -106,6 +109,23 @@ impl Tasks {
             tracing::error!(what, "one packet made its reader panic; the others go on");
         }
         None
+    }
+
+    /// The next to pass here with this word panics, once.
+    #[cfg(test)]
+    pub(crate) fn lay_tripwire(&self, what: &'static str) {
+        *self.tripwire.lock().unwrap() = Some(what);
+    }
+
+    /// A place in the reading of a packet at which a test may have it panic.
+    #[cfg(test)]
+    pub(crate) fn pass_tripwire(&self, what: &'static str) {
+        let mut laid = self.tripwire.lock().unwrap();
+        if *laid == Some(what) {
+            *laid = None;
+            drop(laid);
+            panic!("{what} trips its reader");
+        }
     }
 
     /// Cancels everything and waits for it.

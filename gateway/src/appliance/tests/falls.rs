@@ -1,8 +1,10 @@
 //! Parts of the gateway that end or panic: noticed, and sealed for as long as they are missing.
 
 use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use super::lab::*;
 use crate::appliance::watch::{self, Watcher};
@@ -50,6 +52,57 @@ fn a_door_that_panics_or_ends_seals_with_its_name_and_a_flow_that_panics_does_no
         assert!(sandbox.echoes(FAR).is_err());
         assert_eq!(posture(&lab).state, "sealed");
     }
+}
+
+/// A question for a name below a service of ours; the gateway answers it by itself.
+fn answers(sandbox: &Sandbox, patience: Duration) -> bool {
+    // RFC 1035: identifier 7, one question, `a.invalid`, type A, class IN
+    let question = b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x01a\x07invalid\0\0\x01\0\x01";
+    let to = SocketAddr::new(sandbox.view.service_v4.into(), 53);
+    sandbox.run(move || {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.set_read_timeout(Some(patience)).unwrap();
+        socket.send_to(question, to).unwrap();
+        let mut answer = [0; 512];
+        matches!(socket.recv(&mut answer), Ok(length) if length > 12 && answer[..2] == [0, 7])
+    })
+}
+
+#[test]
+fn a_panic_over_one_packet_costs_that_packet_only() {
+    let lab = Lab::started();
+    let (unlucky, other) = (lab.attach(&far_only()), lab.attach(&far_only()));
+    let kept = other.echoes(FAR).unwrap();
+    let within = lab.within();
+    let generation = within.posture.view().generation;
+    let patience = Duration::from_secs(5);
+    assert!(answers(&unlucky, patience), "the permitted twin");
+
+    within.ctx.tasks.lay_tripwire("a DNS question");
+    // the answer never comes, and this is how long it is waited for
+    assert!(!answers(&unlucky, Duration::from_millis(500)));
+    assert_eq!(within.ctx.tasks.panics(), 1);
+    assert!(answers(&unlucky, patience) && answers(&other, patience));
+
+    within.ctx.tasks.lay_tripwire("a first SYN");
+    let begun = Instant::now();
+    // its kernel sends the first SYN again after a second; the lock that was held in the panic is no hindrance
+    unlucky.echoes(FAR).unwrap();
+    assert!(
+        begun.elapsed() > Duration::from_millis(900),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(within.ctx.tasks.panics(), 2);
+    unlucky.echoes(FAR).unwrap();
+    other.echoes(FAR).unwrap();
+    assert!(!is_over(&kept));
+
+    let view = posture(&lab);
+    assert_eq!(
+        (view.state.as_str(), view.generation),
+        ("enforcing", generation)
+    );
 }
 
 /// Fails at first, then panics, then watches.

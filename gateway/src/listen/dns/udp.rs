@@ -185,6 +185,8 @@ fn answer<S: Datagrams>(
         }
         Parsed::Ignore => return,
     };
+    #[cfg(test)]
+    door.ctx.tasks.pass_tripwire("a DNS question");
     if let Some(answer) = recalled(door, &network, &question, (time.moment, time.now)) {
         return door.write(out, &question, &answer, Way::Udp);
     }

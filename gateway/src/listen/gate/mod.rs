@@ -164,7 +164,13 @@ impl Gate {
             packet: syn.packet,
             network: number(&origin.network),
         };
-        let (outcome, effects) = self.table().syn(arrival, self.now());
+        let (outcome, effects) = {
+            let mut table = self.table();
+            // with the table in hand: the worst moment for a panic
+            #[cfg(test)]
+            self.ctx.tasks.pass_tripwire("a first SYN");
+            table.syn(arrival, self.now())
+        };
         self.apply(effects);
         if let Outcome::New(serial) = outcome {
             self.attempt(serial, origin);
