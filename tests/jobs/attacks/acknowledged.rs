@@ -122,6 +122,19 @@ fn first_generation(answer: &str) -> String {
     answer.replace("\"generation\":2", "\"generation\":1")
 }
 
+/// Waits until this many pods are ready: their networks are there a moment before.
+fn pool_is_full(world: &World, pool: usize) {
+    let runner = runner::Client::new(world.lab.directory().join("runner.sock"));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    eventually("a full pool", || {
+        let health = runtime.block_on(runner.health()).ok()?;
+        (health.pooled == pool).then_some(())
+    });
+}
+
 /// Names of workloads that the engine has made for this installation, gone ones included.
 fn workloads_made(world: &World) -> Vec<String> {
     let said = world
@@ -150,9 +163,7 @@ fn refused(pool: usize, change: Change, why: &str) {
         place::docker().expect("always there"),
         &format!("  pool: {pool}\n"),
     );
-    eventually("a full pool", || {
-        (world.networks().len() == pool).then_some(())
-    });
+    pool_is_full(&world, pool);
     let pooled: Vec<_> = world.networks().iter().map(|n| n["id"].clone()).collect();
     stand_between(&world.lab.directory().join("control.sock"), change);
     let said = world.run(&["--policy", "internet"], &["echo", "started"]);
@@ -210,9 +221,7 @@ fn invariant_1_an_acknowledgement_of_exactly_what_was_asked_for_starts_the_workl
             place::docker().expect("always there"),
             &format!("  pool: {pool}\n"),
         );
-        eventually("a full pool", || {
-            (world.networks().len() == pool).then_some(())
-        });
+        pool_is_full(&world, pool);
         stand_between(&world.lab.directory().join("control.sock"), unchanged);
         let said = world
             .run(&["--policy", "internet"], &["echo", "started"])
