@@ -227,7 +227,8 @@ impl Backend for Engine {
     fn prepare<'a>(&'a self, spec: &'a WorkloadSpec) -> Asked<'a, Prepared> {
         Box::pin(async move {
             let common = self.common(spec.user, spec.isolation)?;
-            let body = spec::workload(&common, &self.guest, spec);
+            let helper = spec::helper_path();
+            let body = spec::workload(&common, &self.guest, &helper, spec);
             let id = self
                 .create(spec::name(&self.instance, &spec.run, Role::Workload), body)
                 .await?;

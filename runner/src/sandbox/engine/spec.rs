@@ -25,8 +25,8 @@ pub const ROLE_LABEL: &str = "sallyport.role";
 /// Label that names the run.
 pub const RUN_LABEL: &str = "sallyport.run";
 
-/// Where the helper lies in every workload, as its init: directly below the root, which nobody can rename.
-const SALLY: &str = "/.sally";
+/// How the helper's name in a workload begins, as its init: directly below the root, which nobody can rename.
+const SALLY: &str = "/.sally-";
 /// Where people find it: on the search path of engines and images. A mount is made where the image has no such folder.
 pub const SALLY_ON_PATH: &str = "/usr/local/bin/sally";
 /// Where the holder finds its one-use socket.
@@ -105,6 +105,12 @@ pub fn name(instance: &str, run: &RunId, role: Role) -> String {
     format!("sallyport-{instance}-{run}-{}", role.word())
 }
 
+/// Where the helper lies in one workload, by a name that is never used again: an image that knew the name could make it
+/// a link into a volume of its own, which engines mount over the helper, so that the image's program were process 1.
+pub fn helper_path() -> String {
+    format!("{SALLY}{}", uuid::Uuid::new_v4().simple())
+}
+
 /// A container's labels.
 fn labels(instance: &str, run: &RunId, role: Role) -> HashMap<String, String> {
     let pairs = [
@@ -145,14 +151,19 @@ pub fn holder(common: &Common<'_>, image: &str, spec: &HolderSpec) -> ContainerC
     }
 }
 
-/// The workload's container.
-pub fn workload(common: &Common<'_>, guest: &Path, spec: &WorkloadSpec) -> ContainerCreateBody {
+/// The workload's container, with the helper of the host at [`helper_path`].
+pub fn workload(
+    common: &Common<'_>,
+    guest: &Path,
+    helper: &str,
+    spec: &WorkloadSpec,
+) -> ContainerCreateBody {
     let capabilities = match spec.user {
         User::Agent => Vec::new(),
         User::Root => ROOT_CAPABILITIES.map(str::to_owned).to_vec(),
     };
     let mut mounts = vec![
-        read_only(guest, SALLY),
+        read_only(guest, helper),
         read_only(guest, SALLY_ON_PATH),
         read_only(&spec.files.resolv_conf, "/etc/resolv.conf"),
         read_only(&spec.files.hosts, "/etc/hosts"),
@@ -188,7 +199,7 @@ pub fn workload(common: &Common<'_>, guest: &Path, spec: &WorkloadSpec) -> Conta
         user: Some(if spec.user == User::Root { ROOT } else { AGENT }.to_owned()),
         // Docker gives a joined container its holder's host name and refuses another word on it.
         hostname: (common.flavour == Flavour::Podman).then(|| HOST_NAME.to_owned()),
-        entrypoint: Some(vec![SALLY.to_owned()]),
+        entrypoint: Some(vec![helper.to_owned()]),
         cmd: Some(cmd),
         env: Some(
             spec.env

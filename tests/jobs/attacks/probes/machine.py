@@ -36,10 +36,11 @@ def writable(path):
         return False
 
 
+helper = open("/proc/1/cmdline").read().split("\0")[0]
 writes = {path: attempt(path, os.O_WRONLY) for path in [
     "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/sys/net/ipv4/ip_forward", "/proc/sys/kernel/modprobe",
     "/proc/sys/fs/binfmt_misc/register", "/proc/sys/vm/overcommit_memory", "/sys/kernel/uevent_helper",
-    "/sys/power/state", "/proc/irq/default_smp_affinity", "/etc/resolv.conf", "/etc/hosts", "/etc/hostname", "/.sally", "/usr/local/bin/sally",
+    "/sys/power/state", "/proc/irq/default_smp_affinity", "/etc/resolv.conf", "/etc/hosts", "/etc/hostname", helper, "/usr/local/bin/sally",
 ]}
 reads = {path: attempt(path, os.O_RDONLY) for path in [
     "/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug", "/dev/mem", "/dev/kmsg", "/dev/sda", "/dev/vda",

@@ -3,6 +3,8 @@
 use super::*;
 use crate::sandbox::{PodFiles, Resources, SandboxId};
 
+const HELPER: &str = "/.sally-0123";
+
 fn common(flavour: Flavour) -> Common<'static> {
     let ceilings = Ceilings {
         files: 20_000,
@@ -43,7 +45,12 @@ fn spec(user: User) -> WorkloadSpec {
 }
 
 fn made(user: User) -> (ContainerCreateBody, HostConfig) {
-    let mut body = workload(&common(Flavour::Docker), Path::new("/s/sally"), &spec(user));
+    let mut body = workload(
+        &common(Flavour::Docker),
+        Path::new("/s/sally"),
+        HELPER,
+        &spec(user),
+    );
     let host = body.host_config.take().unwrap();
     (body, host)
 }
@@ -91,7 +98,7 @@ fn every_mount_is_one_read_only_file() {
     assert_eq!(
         targets,
         [
-            "/.sally",
+            HELPER,
             "/usr/local/bin/sally",
             "/etc/resolv.conf",
             "/etc/hosts",
@@ -110,6 +117,7 @@ fn file_that_podman_shares_writable_is_covered() {
     let body = workload(
         &common(Flavour::Podman),
         Path::new("/s/sally"),
+        HELPER,
         &spec(User::Root),
     );
     let mounts = body.host_config.unwrap().mounts.unwrap();
@@ -148,14 +156,29 @@ fn limits_are_as_asked_and_without_swap() {
 fn kernel_in_user_space_gets_threads_for_the_processes_that_were_asked_for() {
     let mut asked = spec(User::Agent);
     asked.isolation = Isolation::Gvisor;
-    let body = workload(&common(Flavour::Docker), Path::new("/s/sally"), &asked);
+    let body = workload(
+        &common(Flavour::Docker),
+        Path::new("/s/sally"),
+        HELPER,
+        &asked,
+    );
     assert_eq!(body.host_config.unwrap().pids_limit, Some(4 * 256 + 128));
+}
+
+#[test]
+fn no_image_knows_where_the_helper_will_lie() {
+    let paths = [helper_path(), helper_path()];
+    assert_ne!(paths[0], paths[1]);
+    for path in paths {
+        let unknown = path.strip_prefix("/.sally-").unwrap();
+        assert!(unknown.len() == 32 && unknown.chars().all(|c| c.is_ascii_hexdigit()));
+    }
 }
 
 #[test]
 fn image_decides_neither_entry_point_nor_health_nor_labels() {
     let (body, _) = made(User::Agent);
-    assert_eq!(body.entrypoint.unwrap(), ["/.sally"]);
+    assert_eq!(body.entrypoint.unwrap(), [HELPER]);
     assert_eq!(
         body.cmd.unwrap(),
         ["init", "--deadline-seconds", "1200", "--", "sh", "-c", "id"]
