@@ -37,6 +37,8 @@ const TIMEOUT: Duration = Duration::from_millis(300);
 enum Manner {
     Heeds,
     Ignores,
+    /// Heeds it; but its engine answers nothing and reports no end before all output is fetched, as Docker does.
+    Fetched,
 }
 
 #[derive(Debug)]
@@ -140,8 +142,13 @@ impl Backend for Fake {
 
     fn ask_to_end<'a>(&'a self, _id: &'a SandboxId) -> Asked<'a, ()> {
         self.note("ask");
-        if self.manner == Manner::Heeds {
-            self.end(143);
+        match self.manner {
+            Manner::Heeds => self.end(143),
+            Manner::Ignores => {}
+            Manner::Fetched => {
+                self.code.lock().unwrap().get_or_insert(143);
+                return Box::pin(std::future::pending());
+            }
         }
         Box::pin(async { Ok(()) })
     }
@@ -301,4 +308,57 @@ async fn output_that_is_in_buffers_when_the_workload_ends_still_arrives_and_is_n
     let event = seen.unwrap().try_recv().unwrap();
     assert!(!matches!(event, Event::Ended { .. }), "{event:?}");
     assert!(backend.asked().is_empty());
+}
+
+/// Prints without an end until it shall end, has some more in its pipe then, and its end is known when that is fetched.
+fn torrent(backend: &Arc<Fake>) -> Output {
+    const IN_THE_PIPE: usize = 500;
+    let begun = (backend.clone(), 0, 0);
+    let chunks = stream::unfold(begun, |(backend, printed, late)| async move {
+        tokio::task::yield_now().await;
+        let late = late + usize::from(backend.code.lock().unwrap().is_some());
+        if late > IN_THE_PIPE {
+            backend.ended.notify_one();
+            return None;
+        }
+        let chunk = Chunk::Out(Bytes::from(format!("{printed}\n")));
+        Some((Ok(chunk), (backend, printed + 1, late)))
+    });
+    chunks.boxed()
+}
+
+#[tokio::test]
+async fn a_reader_that_stalls_keeps_nothing_beyond_the_timeout() {
+    let backend = Fake::new(Manner::Fetched);
+    let watching = watched(&backend, torrent(&backend), |_, seen| Some(seen));
+    let (exit, reason, seen) = tokio::time::timeout(Duration::from_secs(30), watching)
+        .await
+        .expect("it ends although nobody reads");
+    assert_eq!((exit.code, reason), (143, EndReason::TimedOut));
+    assert_eq!(backend.asked(), ["ask"]);
+    assert!(seen.unwrap().len() <= 64, "what was sent is what has room");
+}
+
+#[tokio::test]
+async fn a_reader_that_keeps_up_gets_everything_that_is_printed_until_the_end() {
+    let backend = Fake::new(Manner::Fetched);
+    let mut reading = None;
+    let (exit, reason, _) = watched(&backend, torrent(&backend), |_, mut seen| {
+        reading = Some(tokio::spawn(async move {
+            let mut text = Vec::new();
+            while let Some(event) = seen.recv().await {
+                if let Event::Stdout(data) = event {
+                    text.extend_from_slice(&data.data);
+                }
+            }
+            String::from_utf8(text).unwrap()
+        }));
+        None
+    })
+    .await;
+    assert_eq!((exit.code, reason), (143, EndReason::TimedOut));
+    let text = reading.unwrap().await.unwrap();
+    let lines: Vec<usize> = text.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(lines.len() > 500, "{}", lines.len());
+    assert!(lines.iter().copied().eq(0..lines.len()), "a gap: {lines:?}");
 }

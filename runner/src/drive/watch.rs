@@ -1,13 +1,15 @@
 //! Watching a started workload: its output, its end, the timeout and the wish to end it, whichever comes first.
 //!
-//! Invariants: nothing is read while something waits to be sent, so a slow reader slows the workload down; timeout and
-//! cancelling act all the same; the first cause is the one that counts. How it ended comes from the backend, never from
-//! what it printed.
+//! Invariants: nothing is read while something waits to be sent, so a slow reader slows the workload down. From the
+//! moment at which it shall end nobody slows anything down any more: an engine reports no end before all output is
+//! fetched, so a reader that stalls would keep sandbox and network beyond the timeout. The first cause is the one that
+//! counts. How it ended comes from the backend, never from what it printed.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 
 use super::{Events, failure};
@@ -15,7 +17,7 @@ use crate::Runner;
 use crate::output::Meter;
 use crate::run::{EndReason, Event, Failure};
 use crate::runs::Ends;
-use crate::sandbox::{Exit, Output, SandboxId};
+use crate::sandbox::{Asked, Exit, Output, SandboxId};
 
 /// Between asking a workload to end and ending it.
 const GRACE: Duration = Duration::from_secs(5);
@@ -23,6 +25,9 @@ const GRACE: Duration = Duration::from_secs(5);
 const LAST_OUTPUT: Duration = Duration::from_secs(3);
 /// A reader that is behind gets at least this long to fetch the rest.
 const SLOW_READER: Duration = Duration::from_secs(30);
+
+/// Events that are kept for a reader that is behind when the workload shall end; each has up to some 32 KiB.
+const KEPT: usize = 64;
 
 /// Watches a started workload.
 pub(super) struct Watch<'a> {
@@ -42,6 +47,8 @@ impl Watch<'_> {
     ) -> Result<(Exit, EndReason), Failure> {
         let backend = self.runner.pods.backend.clone();
         let mut ended = backend.wait(self.id);
+        // Beside the reading: an engine may answer only when its output is fetched.
+        let mut acting = FuturesUnordered::<Asked<'_, ()>>::new();
         let mut stop_at = Instant::now() + timeout;
         let mut reason = None;
         let mut waiting = VecDeque::new();
@@ -50,29 +57,35 @@ impl Watch<'_> {
             tokio::select! {
                 exit = &mut ended => break exit,
                 () = tokio::time::sleep_until(stop_at) => {
-                    match reason {
-                        None => { reason = Some(EndReason::TimedOut); self.ask_to_end().await; }
+                    acting.push(match reason {
+                        None => backend.ask_to_end(self.id),
                         // Asked already, and it did not go.
-                        Some(_) => self.kill().await,
-                    }
+                        Some(_) => backend.kill(self.id),
+                    });
+                    reason.get_or_insert(EndReason::TimedOut);
                     stop_at = Instant::now() + GRACE;
                 }
                 cause = self.ends.asked(), if reason.is_none() => {
                     reason = Some(cause);
-                    self.ask_to_end().await;
+                    acting.push(backend.ask_to_end(self.id));
                     stop_at = Instant::now() + GRACE;
                 }
                 () = self.events.closed(), if reason.is_none() => {
                     reason = Some(EndReason::Cancelled);
-                    self.kill().await;
+                    acting.push(backend.kill(self.id));
                     stop_at = Instant::now() + GRACE;
                 }
+                Some(done) = acting.next(), if !acting.is_empty() => if let Err(error) = done {
+                    tracing::warn!(%error, "ending a workload");
+                },
                 // Nothing is read while something waits to be sent: a slow reader slows the workload down.
                 permit = self.events.reserve(), if !waiting.is_empty() => match (permit, waiting.pop_front()) {
                     (Ok(permit), Some(event)) => permit.send(event),
                     _ => waiting.clear(),
                 },
-                chunk = output.next(), if more && waiting.is_empty() => match chunk {
+                chunk = output.next(), if more && (waiting.is_empty() || reason.is_some()) => match chunk {
+                    // Of the reader's making: it did not fetch what came before.
+                    Some(Ok(_)) if waiting.len() >= KEPT => {}
                     Some(Ok(chunk)) => waiting.extend(self.meter.pass(chunk)),
                     Some(Err(error)) => { tracing::debug!(%error, "reading output"); more = false; }
                     None => more = false,
@@ -108,7 +121,7 @@ impl Watch<'_> {
             for event in waiting {
                 events.send(event).await.ok()?;
             }
-            while let (true, Some(Ok(chunk))) = (more, output.next().await) {
+            while more && let Some(Ok(chunk)) = output.next().await {
                 for event in meter.pass(chunk) {
                     events.send(event).await.ok()?;
                 }
@@ -120,18 +133,6 @@ impl Watch<'_> {
             () = tokio::time::sleep_until(until) => tracing::info!("dropping output that nobody fetched in time"),
             // Asked to end a run that has ended: whoever asks does not want the rest, unless it is why it ended.
             () = async { ends.asked().await; tokio::time::sleep(LAST_OUTPUT).await } => {}
-        }
-    }
-
-    async fn ask_to_end(&self) {
-        if let Err(error) = self.runner.pods.backend.ask_to_end(self.id).await {
-            tracing::warn!(%error, "asking a workload to end");
-        }
-    }
-
-    async fn kill(&self) {
-        if let Err(error) = self.runner.pods.backend.kill(self.id).await {
-            tracing::warn!(%error, "ending a workload");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use lab::cli::Said;
-use lab::wait::eventually;
+use lab::wait::{eventually, within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -51,6 +51,34 @@ fn sbx_19_and_21_a_timeout_ends_everything_in_bounded_time(place: Place) {
         begun.elapsed()
     );
     gone(&world);
+}
+
+at!(sbx_19_a_caller_that_reads_nothing_keeps_nothing_beyond_the_timeout: docker podman rootless gvisor);
+fn sbx_19_a_caller_that_reads_nothing_keeps_nothing_beyond_the_timeout(place: Place) {
+    let world = World::on(place);
+    // its pipe is full at once, and so is everything between it and the sandbox
+    let mut stalled = world.spawn(&["--timeout", "3s"], &shell("trap '' TERM; yes ccc"));
+    eventually("the run", || (world.containers().len() == 2).then_some(()));
+    // three seconds, five of grace, three for what is in buffers, and what a busy machine takes
+    let ended = within(Duration::from_secs(45), || {
+        (world.containers().is_empty() && world.networks().is_empty()).then_some(())
+    });
+    assert!(
+        ended.is_some(),
+        "it is there still: {:?}",
+        world.containers()
+    );
+    assert!(
+        matches!(stalled.try_wait(), Ok(None)),
+        "the caller still waits for its reader"
+    );
+    let said = Said::from(stalled.wait_with_output().expect("the run ends"));
+    assert_eq!(said.code, Some(124), "{}", said.err);
+    assert!(said.out.starts_with("ccc\n"));
+
+    // whoever reads gets all of it, also what is printed faster than it is read
+    let said = world.run(&["--timeout", "60s"], &shell("yes ccc | head -c 8000000"));
+    assert_eq!((said.code, said.out.len()), (Some(0), 8_000_000));
 }
 
 at!(sbx_19_what_a_command_leaves_behind_ends_with_it: docker podman rootless gvisor);
