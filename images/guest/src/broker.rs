@@ -9,6 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::say;
+
 /// The broker's name; the runner puts it into the sandbox's hosts file.
 const NAME: &str = "broker.sallyport.internal";
 /// Where the broker listens unless the hosts file says otherwise.
@@ -33,20 +35,20 @@ pub fn explain(destination: &str, form: Form) -> ExitCode {
         Ok(answer) => {
             let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
             if !head.starts_with("HTTP/1.1 200 ") {
-                eprintln!(
+                say::note(format_args!(
                     "sally: the broker did not answer the question: {}",
                     body.trim()
-                );
+                ));
                 return ExitCode::from(2);
             }
-            println!("{}", body.trim_end());
+            say::out(body.trim_end());
             let permitted = head
                 .lines()
                 .any(|l| l.eq_ignore_ascii_case("sallyport-decision: permit"));
             ExitCode::from(u8::from(!permitted))
         }
         Err(error) => {
-            eprintln!("sally: cannot ask the broker: {error}");
+            say::note(format_args!("sally: cannot ask the broker: {error}"));
             ExitCode::from(2)
         }
     }

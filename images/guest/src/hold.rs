@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
-use crate::sys;
+use crate::{say, sys};
 
 /// What is handed out.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,18 +30,20 @@ const DOOR: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 3128);
 /// Sends it, then waits to be told to end.
 pub fn run(socket: &str, hand: Hand) -> ExitCode {
     if let Err(error) = sys::refuse_tracing() {
-        eprintln!("sally hold: cannot refuse tracing: {error}");
+        say::note(format_args!("sally hold: cannot refuse tracing: {error}"));
         return ExitCode::FAILURE;
     }
     let signals = match sys::take_signals() {
         Ok(signals) => signals,
         Err(error) => {
-            eprintln!("sally hold: cannot take signals: {error}");
+            say::note(format_args!("sally hold: cannot take signals: {error}"));
             return ExitCode::FAILURE;
         }
     };
     if let Err(error) = hand_over(socket, hand) {
-        eprintln!("sally hold: cannot hand over what was asked for: {error}");
+        say::note(format_args!(
+            "sally hold: cannot hand over what was asked for: {error}"
+        ));
         return ExitCode::FAILURE;
     }
     loop {

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::sys;
+use crate::{say, sys};
 
 /// Exit code when the deadline ended the workload, as in timeout(1).
 const TIMED_OUT: u8 = 124;
@@ -31,7 +31,7 @@ pub fn run(deadline_seconds: u64, command: &[OsString]) -> ExitCode {
     match supervise(deadline_seconds, command) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("sally init: {error}");
+            say::note(format_args!("sally init: {error}"));
             ExitCode::from(COULD_NOT)
         }
     }
@@ -82,12 +82,12 @@ fn supervise(deadline_seconds: u64, command: &[OsString]) -> std::io::Result<u8>
             break code;
         }
         if deadline.passed() {
-            eprintln!("sally init: the deadline has passed, ending everything");
+            say::note("sally init: the deadline has passed, ending everything");
             break TIMED_OUT;
         }
     };
     if code == KILLED && killed_for_memory() > 0 {
-        eprintln!("sally init: the memory limit was reached and the kernel killed for it");
+        say::note("sally init: the memory limit was reached and the kernel killed for it");
     }
     // As process 1 our end takes everything with it; where we are not (a test, a shared pid namespace) this does
     // what it can.
@@ -129,7 +129,11 @@ fn start(command: &[OsString]) -> Result<i32, u8> {
     match command.spawn() {
         Ok(child) => i32::try_from(child.id()).map_err(|_| COULD_NOT),
         Err(error) => {
-            eprintln!("sally init: {}: {}", program.to_string_lossy(), error);
+            say::note(format_args!(
+                "sally init: {}: {}",
+                program.to_string_lossy(),
+                error
+            ));
             Err(if error.kind() == ErrorKind::NotFound {
                 NOT_FOUND
             } else {

@@ -10,6 +10,7 @@
 mod broker;
 mod hold;
 mod init;
+mod say;
 mod sys;
 
 use std::process::ExitCode;
@@ -53,11 +54,11 @@ fn main() -> ExitCode {
             broker::explain(destination, broker::Form::Text)
         }
         ["version" | "--version"] => {
-            println!("sally {}", env!("CARGO_PKG_VERSION"));
+            say::out(concat!("sally ", env!("CARGO_PKG_VERSION")));
             ExitCode::SUCCESS
         }
         ["help" | "--help" | "-h"] | [] => {
-            print!("{HELP}");
+            say::out(HELP.trim_end());
             ExitCode::SUCCESS
         }
         _ => usage("no such command"),
@@ -65,6 +66,6 @@ fn main() -> ExitCode {
 }
 
 fn usage(what: &str) -> ExitCode {
-    eprintln!("sally: {what}; see `sally help`");
+    say::note(format_args!("sally: {what}; see `sally help`"));
     ExitCode::from(USAGE)
 }

@@ -108,6 +108,25 @@ fn deadline_ends_everything_that_ignores_signals() {
 }
 
 #[test]
+fn an_engine_that_closed_its_pipe_changes_nothing() {
+    for (deadline, script, code) in [
+        ("60", "/no/such/program", 127),
+        ("1", "trap '' TERM; while :; do :; done", 124),
+        ("60", "exit 5", 5),
+    ] {
+        let mut command = if code == 127 {
+            pid_one(&[deadline, "--", script])
+        } else {
+            pid_one(&[deadline, "--", "sh", "-c", script])
+        };
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = command.stderr(writer).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{script}");
+    }
+}
+
+#[test]
 fn workload_cannot_end_or_stop_init() {
     let script = "for s in TERM INT QUIT HUP KILL STOP TSTP USR1 SEGV ABRT; do kill -$s 1 2>/dev/null; done; echo alive; exit 5";
     let output = sh("60", script);
