@@ -197,6 +197,39 @@ fn requests_are_forwarded_in_origin_form_without_hop_by_hop_fields() {
 }
 
 #[test]
+fn a_host_that_only_the_target_names_goes_on_as_host() {
+    run(POLICY, |lab| async move {
+        let origin = lab.origin(80).await;
+        serve(&lab);
+        for (asked, expected) in [
+            (
+                "GET http://OK.net/a?b HTTP/1.0\r\nX: 1\r\n\r\n",
+                "GET /a?b HTTP/1.0\r\nhost: ok.net\r\nx: 1\r\n\r\n",
+            ),
+            (
+                "GET http://ok.net:80/ HTTP/1.0\r\n\r\n",
+                "GET / HTTP/1.0\r\nhost: ok.net:80\r\n\r\n",
+            ),
+            // who names it twice has said it already
+            (
+                "GET http://ok.net/ HTTP/1.0\r\nHost: OK.net\r\n\r\n",
+                "GET / HTTP/1.0\r\nhost: OK.net\r\n\r\n",
+            ),
+        ] {
+            let mut client = proxy(&lab);
+            write(&mut client, asked.as_bytes()).await;
+            let mut server = accept(&origin).await;
+            let got = read(&mut server, expected.len()).await;
+            assert_eq!(String::from_utf8_lossy(&got), expected, "{asked:?}");
+            write(&mut server, b"HTTP/1.0 204 No Content\r\n\r\n").await;
+            drop(server);
+            let said = String::from_utf8(rest(&mut client).await.unwrap()).unwrap();
+            assert!(said.starts_with("HTTP/1.0 204 "), "{said}");
+        }
+    });
+}
+
+#[test]
 fn upstream_failures_are_502_with_their_reason() {
     run(POLICY, |lab| async move {
         serve(&lab);

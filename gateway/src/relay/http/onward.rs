@@ -4,6 +4,7 @@
 //! requests that follow stay ones that are read. Everything else is passed in its order, value for value.
 
 use crate::detect::Head;
+use crate::detect::http::Target;
 
 /// Fields that belong to one connection (RFC 9110 7.6.1) or to the proxy, and go no further.
 const HOP_BY_HOP: [&str; 8] = [
@@ -18,6 +19,9 @@ const HOP_BY_HOP: [&str; 8] = [
 ];
 
 /// The request as its origin gets it: origin form, one Host, nothing that belonged to this connection.
+///
+/// HTTP/1.0 may name its host in the target alone. What goes on has no other place for it than Host, and a server that
+/// many names share would answer for one that was never asked about.
 pub fn origin_form(head: &Head) -> Vec<u8> {
     let options: Vec<String> = head
         .fields
@@ -29,6 +33,9 @@ pub fn origin_form(head: &Head) -> Vec<u8> {
     let stays =
         |name: &str| !HOP_BY_HOP.contains(&name) && !options.iter().any(|option| option == name);
     let mut raw = format!("{} {} HTTP/1.{}\r\n", head.method, head.path(), head.minor).into_bytes();
+    if let (None, Target::Absolute { authority, .. }) = (&head.host, &head.target) {
+        raw.extend_from_slice(format!("host: {authority}\r\n").as_bytes());
+    }
     for field in head.fields.iter().filter(|field| stays(&field.name)) {
         raw.extend_from_slice(field.name.as_bytes());
         raw.extend_from_slice(b": ");
