@@ -169,11 +169,13 @@ pub(crate) fn presume(
         .iter()
         .map(|layer| layer.judge_name(name, &[], ask))
         .collect::<Result<Vec<_>, _>>()?;
-    match s
-        .layers()
-        .iter()
-        .find_map(|layer| layer.denies_every_address(ask))
-    {
+    // one layer may close one family and another the other: nothing is left all the same
+    let closed = |family: IpAddr| {
+        let mut layers = s.layers().iter();
+        layers.find_map(|layer| layer.denies_all_like(family, ask))
+    };
+    let (v4, v6) = (IpAddr::from([0; 4]), IpAddr::from([0; 16]));
+    match closed(v6).and_then(|_| closed(v4)) {
         Some(denial) => Err(denial),
         None => make_ground(s, Some(name), &[], &grants, ask),
     }

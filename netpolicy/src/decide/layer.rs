@@ -135,20 +135,15 @@ impl Layer {
         })
     }
 
-    /// The `deny` entry that forbids every IPv4 address here, if there is one for every IPv6 address too.
-    pub(super) fn denies_every_address(&self, ask: Ask) -> Option<Denial> {
-        let whole = |address: IpAddr| {
-            let numbers = self.index.deny.by_address(address).into_iter();
-            let mut rules = numbers.filter_map(|number| self.policy().deny.get(number));
-            rules.find(|rule| {
-                let everything = matches!(&rule.to, Selector::Cidr(net) if net.prefix_len() == 0);
-                everything && rule.applies(ask.port, ask.protocol, ask.now)
-            })
-        };
-        let (v4, v6) = (IpAddr::from([0; 4]), IpAddr::from([0; 16]));
-        whole(v6)
-            .and(whole(v4))
-            .map(|rule| self.deny_by(Reason::AddressDenied, rule))
+    /// The `deny` entry that forbids every address of this one's family here, if there is one.
+    pub(super) fn denies_all_like(&self, address: IpAddr, ask: Ask) -> Option<Denial> {
+        let numbers = self.index.deny.by_address(address).into_iter();
+        let mut rules = numbers.filter_map(|number| self.policy().deny.get(number));
+        let whole = rules.find(|rule| {
+            let everything = matches!(&rule.to, Selector::Cidr(net) if net.prefix_len() == 0);
+            everything && rule.applies(ask.port, ask.protocol, ask.now)
+        });
+        whole.map(|rule| self.deny_by(Reason::AddressDenied, rule))
     }
 
     /// Whether this layer lets a flow to the name pass, addresses aside. Permission goes by the name; aliases can only

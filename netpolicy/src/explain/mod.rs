@@ -9,6 +9,8 @@ mod outcome;
 mod words;
 
 #[cfg(test)]
+mod agreement;
+#[cfg(test)]
 mod tests;
 
 use std::net::IpAddr;

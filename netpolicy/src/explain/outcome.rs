@@ -1,5 +1,7 @@
 //! Lets the decisions answer a question: first the connect, then the first bytes, then the request.
 
+use std::net::IpAddr;
+
 use super::Question;
 use crate::decide::special::special;
 use crate::decide::{
@@ -29,7 +31,7 @@ pub(crate) fn of(s: &Snapshot, question: &Question, now: UnixSeconds) -> Outcome
     });
     match found {
         Ok(ground) => Outcome::Permit(ground),
-        Err(denial) if asks(s, question, &denial) => Outcome::Ask(denial),
+        Err(denial) if asks(s, question, &denial, now) => Outcome::Ask(denial),
         Err(denial) => Outcome::Deny(denial),
     }
 }
@@ -51,35 +53,20 @@ fn connect(s: &Snapshot, question: &Question, now: UnixSeconds) -> Result<Ground
                 now,
             )
         }
-        Host::Address(address) => {
-            let heard = |heard| Destination::Address {
+        Host::Address(address) => dialled(
+            s,
+            question,
+            Destination::Address {
                 address: *address,
                 bound: Vec::new(),
-                heard,
-            };
-            match &question.sni {
-                None => dialled(s, question, heard(Heard::NotYet), now),
-                Some(name) => {
-                    let supposed = if question.resolves_to.is_empty() {
-                        vec![*address]
-                    } else {
-                        question.resolves_to.clone()
-                    };
-                    dialled(
-                        s,
-                        question,
-                        heard(Heard::Name {
-                            name: name.clone(),
-                            answers: Some(supposed.into()),
-                        }),
-                        now,
-                    )
-                }
-            }
-        }
+                heard: Heard::NotYet,
+            },
+            now,
+        ),
     }
 }
 
+/// As a door has it decided: first by the destination alone, then by what is heard, if only that can tell.
 fn dialled(
     s: &Snapshot,
     question: &Question,
@@ -95,13 +82,12 @@ fn dialled(
     match decide_connect(s, &intent, now) {
         Connect::Dial(permit) => Ok(permit.into_ground()),
         Connect::Deny(denial) => Err(denial),
-        // nothing more was supposed, so nothing more is heard
         Connect::Hear(_) | Connect::LookUp(_) => {
             let to = match intent.to {
                 Destination::Address { address, bound, .. } => Destination::Address {
                     address,
                     bound,
-                    heard: Heard::Nothing,
+                    heard: supposed(question, address),
                 },
                 name @ Destination::Name { .. } => name,
             };
@@ -111,6 +97,22 @@ fn dialled(
                 Connect::Hear(_) | Connect::LookUp(_) => Err(Denial::fixed(Reason::NameAmbiguous)),
             }
         }
+    }
+}
+
+/// The server name that is supposed to be heard in a flow to an address; without addresses of its own it has this one.
+fn supposed(question: &Question, address: IpAddr) -> Heard {
+    let Some(name) = &question.sni else {
+        return Heard::Nothing;
+    };
+    let addresses = if question.resolves_to.is_empty() {
+        vec![address]
+    } else {
+        question.resolves_to.clone()
+    };
+    Heard::Name {
+        name: name.clone(),
+        answers: Some(addresses.into()),
     }
 }
 
@@ -168,14 +170,39 @@ pub(super) fn said(question: &Question) -> Option<(&str, &str)> {
 }
 
 /// Whether the job's policy asks a person about this: named by nothing, and nothing else stands against it.
-fn asks(s: &Snapshot, question: &Question, denial: &Denial) -> bool {
-    let miss = matches!(
-        denial.reason,
-        Reason::NameNotAllowed | Reason::AddressNotAllowed | Reason::PortNotAllowed
-    );
+fn asks(s: &Snapshot, question: &Question, denial: &Denial, now: UnixSeconds) -> bool {
     let asking = |job: &Policy| job.unknown == Unknown::Ask && job.network == NetworkMode::Domains;
     let local = matches!(&question.to, Host::Name(name) if special(name).is_some());
-    miss && denial.layer == Some(LayerKind::Job) && s.job().is_some_and(asking) && !local
+    is_miss(denial.reason)
+        && denial.layer == Some(LayerKind::Job)
+        && s.job().is_some_and(asking)
+        && !local
+        && !denied_when_heard(s, question, now)
+}
+
+fn is_miss(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::NameNotAllowed | Reason::AddressNotAllowed | Reason::PortNotAllowed
+    )
+}
+
+/// Whether the server name that is supposed in a flow to an address is denied: nobody is asked about such a flow.
+fn denied_when_heard(s: &Snapshot, question: &Question, now: UnixSeconds) -> bool {
+    let (Host::Address(address), Some(_)) = (&question.to, &question.sni) else {
+        return false;
+    };
+    let intent = Intent {
+        direction: Direction::Egress,
+        protocol: question.protocol,
+        port: question.port,
+        to: Destination::Address {
+            address: *address,
+            bound: Vec::new(),
+            heard: supposed(question, *address),
+        },
+    };
+    matches!(decide_connect(s, &intent, now), Connect::Deny(denial) if !is_miss(denial.reason))
 }
 
 /// Whether the gateway would read the requests inside: rules with methods and paths, or secrets for this host.
