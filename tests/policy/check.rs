@@ -31,6 +31,75 @@ fn a_good_policy_is_said_to_be_good() {
 }
 
 #[test]
+fn a_name_that_is_taken_for_another_is_shown_as_what_is_enforced() {
+    let directory = tempfile::tempdir().expect("directory");
+    let write = |name: &str, host: &str| {
+        let text = format!("policy: p\nnetwork: domains\nallow:\n  - host: \"{host}\"\n");
+        std::fs::write(directory.path().join(name), text).expect("policy");
+    };
+    write("meant.yml", "github.com");
+    write("taken.yml", "g\u{456}thub.com");
+    write("plain.yml", "b\u{fc}cher.de");
+    let on = |arguments: &[&str]| sallyport_in(directory.path(), arguments);
+
+    let warned = on(&["policy", "check", "taken.yml", "--deny-warnings"]).expect(1);
+    assert!(
+        warned.out.contains("warning[lookalike]") && warned.out.contains("xn--gthub-n2e.com"),
+        "{}",
+        warned.out
+    );
+    let json = on(&["policy", "check", "taken.yml", "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(
+        json["files"][0]["enforced_as"][0]["host"],
+        "xn--gthub-n2e.com"
+    );
+    // what is asked about is what a client sends: nobody asks about other letters than a client could
+    on(&["policy", "explain", "taken.yml", "g\u{456}thub.com:443"]).expect(2);
+    let explained = on(&["policy", "explain", "taken.yml", "xn--gthub-n2e.com:443"]).expect(0);
+    assert!(
+        explained.out.contains("xn--gthub-n2e.com"),
+        "{}",
+        explained.out
+    );
+    let differ = on(&["policy", "diff", "meant.yml", "taken.yml"]);
+    assert!(differ.out.contains("xn--gthub-n2e.com"), "{}", differ.out);
+
+    // no warning about letters that nobody takes for others, but the same words
+    let said = on(&["policy", "check", "plain.yml", "--deny-warnings"]).expect(0);
+    assert!(
+        said.out
+            .contains("`b\u{fc}cher.de` is enforced as `xn--bcher-kva.de`"),
+        "{}",
+        said.out
+    );
+    let said = on(&["policy", "check", "meant.yml", "--deny-warnings"]).expect(0);
+    assert!(!said.out.contains("enforced as"), "{}", said.out);
+}
+
+#[test]
+fn who_stops_reading_sees_no_failure() {
+    for arguments in [
+        &["policy", "reference"][..],
+        &["policy", "reasons"],
+        &["policy", "schema"],
+        &["--help"],
+        &["completions", "bash"],
+        &["version", "--licenses"],
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let status = lab::cli::command(arguments)
+            .stdin(std::process::Stdio::null())
+            .stdout(writer)
+            .status()
+            .expect("start");
+        assert_eq!(status.code(), Some(0), "{arguments:?}");
+    }
+}
+
+#[test]
 fn invariant_11_all_mistakes_are_told_at_once_with_their_places() {
     let text = "policy: p\nnetwrok: domains\nnetwork: domain\nallow:\n  - host: 'https://example.com/'\n  - { host: a.example.com, ports: [70000] }\n";
     let said = check(text, false).expect(1);

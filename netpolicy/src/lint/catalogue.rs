@@ -127,7 +127,7 @@ static ACCEPT: Shape = Shape {
 };
 
 /// Words of [`Code::ALL`], for the grammar; a test holds them together.
-const CODES: [&str; 12] = [
+const CODES: [&str; 13] = [
     "expired",
     "dead",
     "outside_floor",
@@ -140,6 +140,7 @@ const CODES: [&str; 12] = [
     "resolver",
     "relay",
     "wide_network",
+    "lookalike",
 ];
 
 static ITEMS: Value = Value::Object(&ITEM);

@@ -1,7 +1,7 @@
 //! What in a policy does nothing, or more than it looks. Warnings about good policies; mistakes are [`crate::document`]'s.
 //!
 //! Owns: entries without effect ([`effect`]), entries that others make needless ([`cover`]), entries that are wider than
-//! they look ([`width`], with the dated [`Catalogue`]). An entry of the first two kinds can be removed without changing
+//! they look ([`width`], with the dated [`Catalogue`]), names that are taken for others ([`letters`]). An entry of the first two kinds can be removed without changing
 //! what is permitted (a property test holds the lints to it); where that cannot be shown, nothing is said.
 //!
 //! Entries of shipped sets are not warned about: naming the set is the statement, and its author cannot change it. They
@@ -10,6 +10,7 @@
 mod catalogue;
 mod cover;
 mod effect;
+mod letters;
 mod width;
 
 #[cfg(test)]
@@ -21,6 +22,7 @@ use crate::ids::UnixSeconds;
 use crate::policy::{Place, Policy, Rule};
 
 pub use catalogue::{Catalogue, Item, Kind, PUBLIC_SUFFIXES};
+pub use letters::{Reading, readings};
 pub use width::is_public_suffix;
 
 /// What a warning is about. Codes never change their meaning.
@@ -50,11 +52,13 @@ pub enum Code {
     Relay,
     /// A prefix of the public internet so short that it holds strangers' servers.
     WideNetwork,
+    /// A name in letters that are taken for others.
+    Lookalike,
 }
 
 impl Code {
     /// All, in the order in which they are listed.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Expired,
         Self::Dead,
         Self::OutsideFloor,
@@ -67,6 +71,7 @@ impl Code {
         Self::Resolver,
         Self::Relay,
         Self::WideNetwork,
+        Self::Lookalike,
     ];
 
     /// The word on every surface.
@@ -84,6 +89,7 @@ impl Code {
             Self::Resolver => "resolver",
             Self::Relay => "relay",
             Self::WideNetwork => "wide_network",
+            Self::Lookalike => "lookalike",
         }
     }
 
@@ -102,6 +108,7 @@ impl Code {
             Self::Resolver => "the entry permits a resolver, whose look-ups nobody sees",
             Self::Relay => "the entry permits a host that fetches or forwards to anywhere",
             Self::WideNetwork => "the prefix holds servers of strangers",
+            Self::Lookalike => "the name is written in letters that are taken for others",
         }
     }
 
@@ -166,9 +173,9 @@ pub fn check(policy: &Policy, setting: &Setting<'_>) -> Vec<Lint> {
         .chain(more.iter().map(|lint| lint.at.clone()))
         .collect();
     found.extend(more);
+    let wide = width::check(policy, setting.catalogue).into_iter();
     found.extend(
-        width::check(policy, setting.catalogue)
-            .into_iter()
+        wide.chain(letters::check(policy, setting.catalogue))
             .filter(|lint| !silent.contains(&lint.at)),
     );
     found.sort_by(|a, b| {

@@ -215,6 +215,62 @@ fn long_and_hostile_lists_cost_bounded_time() {
 }
 
 #[test]
+fn a_name_in_letters_that_are_taken_for_others_is_told_with_what_is_enforced() {
+    // Cyrillic and Greek among Latin, whole labels that look like ASCII, as letters and as the A-label that holds them
+    for host in [
+        "g\u{456}thub.com",
+        "api.g\u{3bf}ogle.com",
+        "\u{430}\u{440}\u{440}\u{4cf}\u{435}.com",
+        "XN--80AK6AA92E.com",
+        "*.p\u{430}ypal.com",
+        "g\u{131}thub.com",
+        "cdn\u{434}.net",
+    ] {
+        for (list, network) in [
+            ("allow", "domains"),
+            ("deny", "domains"),
+            ("deny", "internet"),
+        ] {
+            let text = format!("network: {network}\n{list}:\n- host: \"{host}\"");
+            let found = lints_under(&text, &[]);
+            let [lint] = &found[..] else {
+                panic!("{list} {host}: {found:?}")
+            };
+            assert_eq!((lint.code, lint.at.line), (Code::Lookalike, 4), "{host}");
+            assert!(lint.message.contains("xn--"), "{lint}");
+            assert!(
+                lint.message.is_ascii() && lint.message.contains("\\u{"),
+                "{lint}"
+            );
+        }
+    }
+    // one script, and scripts that are written together
+    for host in [
+        "github.com",
+        "b\u{fc}cher.de",
+        "stra\u{df}e.de",
+        "\u{43f}\u{43e}\u{447}\u{442}\u{430}.\u{440}\u{444}",
+        "\u{03b5}\u{03bb}\u{03bb}\u{03ac}\u{03b4}\u{03b1}.gr",
+        "\u{65e5}\u{672c}\u{8a9e}.jp",
+        "\u{65e5}\u{672c}\u{306e}\u{30c6}\u{30b9}\u{30c8}abc.jp",
+        "\u{d55c}\u{ad6d}tv.kr",
+    ] {
+        assert_eq!(of_entries(&format!("- host: \"{host}\"")), [], "{host}");
+    }
+    let text = "date: 2027-01-01\naccept:\n- { code: lookalike, host: xn--80ak6aa92e.com, reason: ours }\n";
+    let catalogue = Catalogue::shipped().with("mine.yaml", text).unwrap();
+    let setting = Setting {
+        now: NOW,
+        catalogue: &catalogue,
+        floors: &[],
+    };
+    let policy = "policy: p\nnetwork: domains\nallow:\n- host: xn--80ak6aa92e.com\n- host: \"g\u{456}thub.com\"\n";
+    let found = check(&arbitrary::policy("p.yaml", policy), &setting);
+    let lines: Vec<_> = found.iter().map(|lint| lint.at.line).collect();
+    assert_eq!(lines, [5], "{found:?}");
+}
+
+#[test]
 fn what_was_judged_is_silent_and_nothing_else_is() {
     let text =
         "date: 2027-01-01\naccept:\n- { code: uploads, host: api.github.com, reason: judged }\n";

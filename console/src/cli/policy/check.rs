@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use netpolicy::document::{self, Mistake};
-use netpolicy::lint::{self, Lint, Setting};
+use netpolicy::lint::{self, Lint, Reading, Setting};
 use netpolicy::policy::Policy;
 use serde_json::{Value, json};
 
@@ -106,6 +106,11 @@ fn print(name: &str, parsed: &Result<Checked, Vec<Mistake>>) -> Result<(), crate
                 clean(name),
                 clean(&policy.name)
             ))?;
+            lint::readings(policy).iter().try_for_each(|reading| {
+                let Reading { at, host, shown } = reading;
+                let note = format!("{at}: note: `{shown}` is enforced as `{host}`");
+                show::out(clean(&note))
+            })?;
             policy.unenforced.iter().try_for_each(|(feature, at)| {
                 show::out(format_args!(
                     "{}: note: {} is not enforced yet, a run under this policy is refused",
@@ -128,6 +133,12 @@ fn report(name: &str, parsed: &Result<Checked, Vec<Mistake>>) -> Value {
                 .iter()
                 .map(|(feature, at)| json!({ "feature": feature, "line": at.line, "column": at.column }))
                 .collect();
+            let enforced: Vec<Value> = lint::readings(policy)
+                .iter()
+                .map(|Reading { at, host, shown }| {
+                    json!({ "line": at.line, "column": at.column, "shown": shown, "host": host.to_string() })
+                })
+                .collect();
             json!({
                 "file": name,
                 "ok": true,
@@ -136,6 +147,7 @@ fn report(name: &str, parsed: &Result<Checked, Vec<Mistake>>) -> Value {
                 "hash": policy.hash,
                 "warnings": lints.iter().map(lint_json).collect::<Vec<_>>(),
                 "not_enforced_yet": notes,
+                "enforced_as": enforced,
             })
         }
     }
