@@ -9,6 +9,7 @@ use futures_util::{StreamExt, stream};
 use gateway::control::PolicySource;
 use gateway::control::descriptor::send;
 use gateway::tasks::Tasks;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -182,6 +183,29 @@ impl Backend for Fake {
     }
 }
 
+/// A gateway that says how it is and then acknowledges nothing.
+fn says_its_posture_only(socket: &Path) {
+    let posture = serde_json::json!({
+        "state": "enforcing", "label": "Private networks blocked", "generation": 1, "since_ms": 0, "notes": [],
+    });
+    let posture = posture.to_string();
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{posture}",
+        posture.len()
+    );
+    let listener = tokio::net::UnixListener::bind(socket).unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = vec![0; 1 << 16];
+            let length = stream.read(&mut request).await.unwrap_or_default();
+            if request[..length].starts_with(b"GET /v1/posture ") {
+                // A runner that is gone is no failure of this one.
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        }
+    });
+}
+
 /// A runner over this backend, whose gateway does not answer.
 fn runner(backend: Arc<Fake>, folder: &Path) -> Runner {
     let config = RunnerConfig {
@@ -218,6 +242,7 @@ async fn without_an_acknowledged_network_no_workload_is_made_and_the_holder_goes
     let folder = tempfile::tempdir().unwrap();
     let backend = Fake::new(Manner::Heeds);
     let runner = runner(backend.clone(), folder.path());
+    says_its_posture_only(&runner.config.control);
     let mut request = JobRequest::new(PolicySource::Preset("none".to_owned()), ["true"]);
     request.image = Some("example/image:1".to_owned());
     let job = Job::check(request, &runner.config.limits).unwrap();
