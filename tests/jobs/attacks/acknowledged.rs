@@ -47,7 +47,7 @@ fn pass_on(
         let length = client.read(&mut first).await?;
         first.truncate(length);
         let along = match came.take() {
-            Received::One(descriptor) => Some(descriptor),
+            Received::One(descriptor) => descriptor.keep(),
             Received::Nothing | Received::TooMany => None,
         };
         let mut gateway = Carrier::sending(UnixStream::connect(real).await?, along);
