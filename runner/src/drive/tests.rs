@@ -1,5 +1,10 @@
 //! A run without an engine: a backend that notes what it is asked, and does what a test tells it.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a fake backend of the test runs beside the drive"
+)]
+
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
