@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use super::access::{Peer, is_ours, may_any, may_in};
 use super::api::{
     AttachRequest, Detached, ExplainRequest, FlowView, FourTuple, Health, NetworkView, Owner,
-    PolicyReplaced, PolicySource, PostureView, Problem, SelftestReport,
+    PolicyReplaced, PolicySource, PostureView, Problem, SelftestReport, Via,
 };
 use super::check::{check_attach, check_source};
 use super::disposal::Offered;
@@ -96,7 +96,14 @@ impl Verbs {
         let only_own = !may_any(&self.users, peer);
         let (sender, receiver) = oneshot::channel();
         let work = move || {
-            let attached = judge(&namespace, peer, only_own)
+            let offered = match request.via {
+                Via::Link => judge(&namespace, peer, only_own),
+                // a listener, which is judged where it is served
+                Via::Socket => namespace
+                    .duplicate()
+                    .act("duplicating a listener's descriptor"),
+            };
+            let attached = offered
                 .map_err(ChangeError::from)
                 .and_then(|namespace| registry.attach(&request, namespace, peer.uid));
             drop(place);
