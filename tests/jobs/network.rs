@@ -24,6 +24,24 @@ fn a_permitted_host_is_reached_and_its_twin_is_not(place: Place) {
     lab.capture.none_to(mark, ip(OTHER4));
 }
 
+at!(both_families_are_looked_up_at_once_without_a_wait: docker podman rootless gvisor);
+fn both_families_are_looked_up_at_once_without_a_wait(place: Place) {
+    let lab = lab_at(place);
+    // equally long answers that leave together, permitted and denied; libc asks for both, and again after five seconds
+    let script = "python3 -c \"
+import socket, time
+for host in ['ok.sallylab.net', 'evil.sallylab.net'] * 10:
+    begun = time.monotonic()
+    try:
+        socket.getaddrinfo(host, 80)
+    except socket.gaierror:
+        pass
+    print(host, 'slow' if time.monotonic() - begun > 4 else 'quick')
+\"";
+    let said = run(&lab, policies::DOMAINS, &[], script).expect(0);
+    assert_eq!(said.out.matches("quick").count(), 20, "{said:?}");
+}
+
 at!(invariant_1_a_run_without_a_policy_sends_nothing_from_its_first_moment: docker podman rootless gvisor);
 fn invariant_1_a_run_without_a_policy_sends_nothing_from_its_first_moment(place: Place) {
     let lab = lab_at(place);
