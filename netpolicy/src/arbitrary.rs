@@ -94,19 +94,22 @@ fn entry(key: &'static str) -> impl Strategy<Value = String> {
         "speaks: any",
         "speaks: tls",
         "protocol: udp",
+        "protocol: icmp",
         "until: 2020-01-01",
         "until: 2030-01-01",
         "http: [{ methods: [GET] }]",
         "http: [{ methods: [GET] }, { methods: [POST], paths: [/up/**] }]",
     ]);
     (prop_oneof![3 => host, 2 => cidr], ports, how).prop_map(move |((is_host, to), ports, how)| {
-        let ports = if ports.is_empty() && !is_host && key == "allow" {
+        let ports = if how == "protocol: icmp" {
+            ""
+        } else if ports.is_empty() && !is_host && key == "allow" {
             "ports: any"
         } else {
             ports
         };
         let fits = match key {
-            "deny" => how == "protocol: udp",
+            "deny" => how.starts_with("protocol"),
             _ => is_host || !how.starts_with("http"),
         };
         let parts: Vec<&str> = [to.as_str(), ports, if fits { how } else { "" }]
@@ -233,7 +236,7 @@ pub(crate) fn question() -> impl Strategy<Value = Question> {
                 sni: heard.filter(|_| matches!(to, Host::Address(_)) && protocol == Protocol::Tcp),
                 method: request.map(|(method, _)| method.to_owned()),
                 path: request.map(|(_, path)| path.to_owned()),
-                ..Question::new(to, port, protocol)
+                ..Question::new(to, if protocol.has_ports() { port } else { 0 }, protocol)
             },
         )
 }

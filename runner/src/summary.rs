@@ -60,7 +60,7 @@ struct Key {
     outcome: Outcome,
     destination: String,
     reason: Option<&'static str>,
-    udp: bool,
+    protocol: Protocol,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -178,7 +178,7 @@ fn key(outcome: Outcome, subject: &Subject, reason: Option<Reason>) -> Key {
         outcome,
         destination: destination(subject),
         reason: reason.map(Reason::code),
-        udp: subject.protocol == Protocol::Udp,
+        protocol: subject.protocol,
     }
 }
 

@@ -9,6 +9,7 @@ mod http;
 mod leases;
 mod limits;
 mod names;
+mod ping;
 mod policies;
 mod programs;
 mod proxy;

@@ -53,27 +53,51 @@ fn other_ip_protocols_never_leave() {
 }
 
 #[test]
-fn icmp_echo_never_leaves() {
-    denied(policies::INTERNET, |lab, sandbox| {
-        sends4(
-            lab,
-            sandbox,
-            protocol::ICMP,
-            &raw::echo4(b"carried out by ping"),
-        )
-    });
+fn icmp_other_than_echo_never_leaves() {
+    for kind in [0, 3, 5, 9, 10, 11, 12, 13, 15, 17] {
+        denied(policies::INTERNET, |lab, sandbox| {
+            sends4(lab, sandbox, protocol::ICMP, &raw::icmp4(kind, b"odd"))
+        });
+    }
 }
 
 #[test]
-fn icmpv6_echo_never_leaves() {
+fn echoes_never_leave_without_a_rule_for_them() {
+    for policy in [policies::NONE, policies::DOMAINS_ANY] {
+        denied(policy, |lab, sandbox| {
+            sends4(
+                lab,
+                sandbox,
+                protocol::ICMP,
+                &raw::icmp4(8, b"carried out by ping"),
+            )
+        });
+        denied(policy, |lab, sandbox| sends_echo6(lab, sandbox, PUBLIC6));
+    }
+}
+
+#[test]
+fn echoes_never_reach_private_places_and_metadata_under_internet() {
+    for to in [LAN4, METADATA[0], "10.0.0.5", "192.168.1.5"] {
+        denied(policies::INTERNET, |lab, sandbox| {
+            let mark = lab.capture.mark();
+            let message = raw::icmp4(8, b"carried out by ping");
+            let packet = raw::ipv4(v4(sandbox.v4()), v4(ip(to)), protocol::ICMP, 0, &message);
+            sandbox.run(|| raw::send4(&packet)).expect("send");
+            Leak::of(&lab.capture.touching(mark, ip(to)))
+        });
+    }
     denied(policies::INTERNET, |lab, sandbox| {
-        let mark = lab.capture.mark();
-        let mut message = vec![128, 0, 0, 0, 0, 1, 0, 1];
-        message.extend_from_slice(b"carried out by ping");
-        let packet = raw::ipv6(v6(sandbox.v6()), v6(ip(PUBLIC6)), protocol::ICMP6, &message);
-        sandbox.run(|| raw::send6(&packet)).expect("send");
-        Leak::of(&lab.capture.touching(mark, ip(PUBLIC6)))
+        sends_echo6(lab, sandbox, LAN6)
     });
+}
+
+fn sends_echo6(lab: &Lab, sandbox: &Sandbox, to: &str) -> Leak {
+    let mark = lab.capture.mark();
+    let (from, to) = (v6(sandbox.v6()), ip(to));
+    let packet = raw::ipv6(from, v6(to), protocol::ICMP6, &raw::echo6(from, v6(to)));
+    sandbox.run(|| raw::send6(&packet)).expect("send");
+    Leak::of(&lab.capture.touching(mark, to))
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn forged_frames_of_a_member_reach_no_sibling() {
         v4(db.v4()),
         protocol::ICMP,
         0,
-        &raw::echo4(b"forged"),
+        &raw::icmp4(8, b"forged"),
     );
     let tagged = [&[0, 7, 8, 0], inner.as_slice()].concat();
     web.run(|| raw::send_frame("eth0", [0xff; 6], 0x8100, &tagged))

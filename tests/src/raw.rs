@@ -146,11 +146,26 @@ pub fn syn(source: IpAddr, destination: IpAddr, ports: (u16, u16)) -> Vec<u8> {
     segment
 }
 
-/// An ICMP echo request.
-pub fn echo4(payload: &[u8]) -> Vec<u8> {
-    let mut message = vec![8, 0, 0, 0, 0x5a, 0x17, 0, 1];
+/// An ICMP message of this type, code 0.
+pub fn icmp4(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let mut message = vec![kind, 0, 0, 0, 0x5a, 0x17, 0, 1];
     message.extend_from_slice(payload);
     let sum = checksum(&[&message]);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    message
+}
+
+/// An ICMPv6 echo request.
+pub fn echo6(source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
+    let mut message = vec![128, 0, 0, 0, 0x5a, 0x17, 0, 1];
+    message.extend_from_slice(b"carried out by ping");
+    let pseudo = pseudo(
+        source.into(),
+        destination.into(),
+        protocol::ICMP6,
+        message.len(),
+    );
+    let sum = checksum(&[&pseudo, &message]);
     message[2..4].copy_from_slice(&sum.to_be_bytes());
     message
 }

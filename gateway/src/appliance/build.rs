@@ -21,6 +21,7 @@ use crate::control::readers::Readers;
 use crate::control::server;
 use crate::control::threads::Threads;
 use crate::control::verbs::Verbs;
+use crate::kernel::echo::EchoDoor;
 use crate::kernel::icmp::Errors;
 use crate::kernel::sessions::UdpDoor;
 use crate::kernel::{self, Enforcer, Firewall, KernelError, Ns, NsId, Queue, netns};
@@ -162,12 +163,16 @@ fn collectors(config: &GatewayConfig) -> Result<Option<metrics::Listener>, Build
     metrics::bind(to).map(Some).map_err(failed)
 }
 
-/// The sockets of the UDP door, and those that say ICMP errors.
-pub(super) fn datagrams(enforcer: &Enforcer) -> Result<([UdpDoor; 3], Errors), KernelError> {
+/// The sockets of the UDP door and of the echo door, and those that say ICMP.
+pub(super) fn datagrams(enforcer: &Enforcer) -> Result<super::Datagrams, KernelError> {
     let config = enforcer.config();
     let service = (config.service4, config.service6);
-    let doors = UdpDoor::all(enforcer.ns(), config.ports)?;
-    Ok((doors, Errors::open(enforcer.ns(), service)?))
+    let ns = enforcer.ns();
+    Ok(super::Datagrams {
+        udp: UdpDoor::all(ns, config.ports)?,
+        echo: EchoDoor::all(ns)?,
+        errors: Arc::new(Errors::open(ns, service)?),
+    })
 }
 
 pub(super) fn files(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BuildError {

@@ -26,11 +26,12 @@ use crate::config::{GatewayConfig, Resolvers};
 use crate::context::Context;
 use crate::control::threads::Threads;
 use crate::control::verbs::Verbs;
+use crate::kernel::echo::EchoDoor;
 use crate::kernel::icmp::Errors;
 use crate::kernel::sessions::UdpDoor;
 use crate::kernel::{Doors, Enforcer, Firewall, KernelError, Ns};
 use crate::listen::dns::DnsSettings;
-use crate::listen::{serve_broker, serve_gate, serve_proxy, serve_tcp, serve_udp};
+use crate::listen::{serve_broker, serve_echo, serve_gate, serve_proxy, serve_tcp, serve_udp};
 use crate::metrics;
 use crate::network::registry::{ChangeError, Registry};
 use crate::posture::Posture;
@@ -97,6 +98,13 @@ impl BuildError {
             Self::Adopt(_) => "sallyport doctor",
         }
     }
+}
+
+/// Sockets of the doors that take no connections.
+struct Datagrams {
+    udp: [UdpDoor; 3],
+    echo: [EchoDoor; 2],
+    errors: Arc<Errors>,
 }
 
 /// A gateway with everything bound and nothing running.
@@ -289,13 +297,17 @@ fn serve(ctx: &Context, registry: &Arc<Registry>, doors: Doors, queue: Option<Sy
     }
 }
 
-/// Opens the UDP door, which makes sockets in the gateway namespace as sessions begin.
-fn serve_datagrams(ctx: &Context, enforcer: &Enforcer, datagrams: ([UdpDoor; 3], Errors)) {
-    let (doors, errors) = datagrams;
+/// Opens the UDP door, which makes sockets in the gateway namespace as sessions begin, and the echo door.
+fn serve_datagrams(ctx: &Context, enforcer: &Enforcer, datagrams: Datagrams) {
+    let Datagrams { udp, echo, errors } = datagrams;
+    if let Err(error) = serve_echo(ctx, errors.clone(), echo) {
+        tracing::error!(%error, "the echo door could not be opened");
+        ctx.tasks.fell("echo door");
+    }
     let ns = enforcer.ns().duplicate();
     let served = ns
         .map_err(std::io::Error::other)
-        .and_then(|ns| serve_udp(ctx, ns, errors, doors));
+        .and_then(|ns| serve_udp(ctx, ns, errors, udp));
     if let Err(error) = served {
         // what nobody answers stays unanswered; nothing opens that was closed
         tracing::error!(%error, "the UDP door could not be opened");

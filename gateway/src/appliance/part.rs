@@ -11,8 +11,6 @@ use super::adapters::SynReader;
 use super::{BuildError, build, lock, serve, serve_datagrams, watch};
 use crate::config::GatewayConfig;
 use crate::context::Context;
-use crate::kernel::icmp::Errors;
-use crate::kernel::sessions::UdpDoor;
 use crate::kernel::{Doors, Enforcer, Firewall, KernelError, Monitor};
 use crate::network::allot::Pools;
 use crate::network::registry::Registry;
@@ -25,7 +23,7 @@ const AGAIN: Duration = Duration::from_secs(2);
 pub(super) struct Part {
     pub(super) enforcer: Enforcer,
     doors: Doors,
-    datagrams: ([UdpDoor; 3], Errors),
+    datagrams: super::Datagrams,
     queue: Option<SynReader>,
     monitor: Monitor,
     lock: std::fs::File,

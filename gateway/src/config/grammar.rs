@@ -154,6 +154,7 @@ static FLOODS: Shape = Shape {
             PER_SECOND,
             "Other datagrams over UDP that begin something new. Default 5000.",
         ),
+        field("echoes", PER_SECOND, "Echo requests. Default 100."),
     ],
     bonds: &[],
 };

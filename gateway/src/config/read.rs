@@ -120,6 +120,7 @@ fn floods(node: Option<&Node>) -> netpolicy::ruleset::Limits {
         connects: rate("connects").unwrap_or(defaults.connects),
         questions: rate("questions").unwrap_or(defaults.questions),
         datagrams: rate("datagrams").unwrap_or(defaults.datagrams),
+        echoes: rate("echoes").unwrap_or(defaults.echoes),
     }
 }
 

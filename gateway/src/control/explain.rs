@@ -2,6 +2,7 @@
 //!
 //! Nothing is looked up: a question must not become a packet.
 
+use netpolicy::addr::parse_ip;
 use netpolicy::explain::{Question, explain as explained};
 use netpolicy::name::{Authority, Host, Name};
 
@@ -29,6 +30,9 @@ pub fn explain(network: &Network, request: &ExplainRequest) -> Result<serde_json
 /// Reads the question. A URL gives host, port and path.
 fn question(request: &ExplainRequest) -> Result<Question, Problem> {
     let text = request.destination.as_str();
+    if !request.protocol.has_ports() {
+        return echo_question(request);
+    }
     let (authority, default, path) = match split_url(text) {
         Some((scheme, authority, path)) => (authority, port_of(scheme), Some(path)),
         None => (text, None, None),
@@ -59,6 +63,30 @@ fn question(request: &ExplainRequest) -> Result<Question, Problem> {
         method: request.method.clone(),
         path: request.path.clone().or(path.filter(|_| is_name)),
         ..Question::new(host, port, request.protocol)
+    })
+}
+
+/// An echo goes to a host or an address alone, and there is nothing to suppose about its bytes.
+fn echo_question(request: &ExplainRequest) -> Result<Question, Problem> {
+    let text = request.destination.as_str();
+    let wrong = || {
+        Problem::new(
+            400,
+            "bad_request",
+            format!("{text:?} is no destination of an echo"),
+        )
+        .hint("write a host or an address, without a port")
+    };
+    let host = match parse_ip(text) {
+        Ok(address) => Host::Address(address),
+        Err(_) => match Authority::parse(text.as_bytes()) {
+            Ok(Authority { host, port: None }) => host,
+            Ok(_) | Err(_) => return Err(wrong()),
+        },
+    };
+    Ok(Question {
+        resolves_to: request.resolves_to.clone(),
+        ..Question::new(host, 0, request.protocol)
     })
 }
 

@@ -1,7 +1,7 @@
-//! ICMP errors to a sandbox about a datagram that it sent: the kernel tells them to the socket that sent it.
+//! ICMP to a sandbox: errors about what it sent, which its kernel tells to the socket that sent it, and echo replies.
 //!
-//! Owns: the shape of the errors in both families and the two send-only raw sockets of the gateway namespace. Refuses to
-//! own: when to say one. Each error quotes the datagram it is about, and goes only to whoever sent that datagram.
+//! Owns: the shape of both in both families and the two send-only raw sockets of the gateway namespace. Refuses to own:
+//! when to say something. Each error quotes what it is about, and goes only to whoever sent that.
 //!
 //! The sockets take whole packets (`IP_HDRINCL`) and receive nothing.
 
@@ -81,15 +81,26 @@ impl Trouble {
     }
 }
 
-/// A datagram that an error is about.
+/// A datagram or an echo request that an error is about.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
-    /// Who sent it.
+    /// Who sent it; the port of an echo request is its identifier.
     pub from: SocketAddr,
-    /// Where to.
+    /// Where to; an echo request has no port.
     pub to: SocketAddr,
+    /// What it is.
+    pub sent: Sent,
     /// What it said, or its beginning.
     pub bytes: &'a [u8],
+}
+
+/// What an error can be about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// A datagram.
+    Udp,
+    /// An echo request with this sequence number.
+    Echo(u16),
 }
 
 /// Says ICMP errors inside the gateway namespace.
@@ -124,69 +135,109 @@ impl Errors {
         }
     }
 
+    /// Answers an echo request as whoever was asked. A lost reply is like any lost packet.
+    pub fn reply(&self, request: About<'_>, payload: &[u8]) {
+        let Sent::Echo(sequence) = request.sent else {
+            return;
+        };
+        let to = request.from.ip();
+        let six = to.is_ipv6();
+        let kind = if six { 129 } else { 0 };
+        let message = echo(kind, request.from.port(), sequence, payload);
+        let sent = envelope((request.to.ip(), to), message).map(|whole| self.put(&whole, to));
+        if let Some(Err(error)) = sent {
+            tracing::trace!(%error, "an echo reply was lost");
+        }
+    }
+
     fn send(&self, about: About<'_>, trouble: Trouble) -> io::Result<()> {
-        let packet = packet(about, trouble, self.service);
-        let Some(packet) = packet else {
-            return Ok(());
-        };
-        let socket = if about.from.is_ipv4() {
-            &self.four
-        } else {
-            &self.six
-        };
+        match packet(about, trouble, self.service) {
+            Some(packet) => self.put(&packet, about.from.ip()),
+            None => Ok(()),
+        }
+    }
+
+    fn put(&self, packet: &[u8], to: IpAddr) -> io::Result<()> {
+        let socket = if to.is_ipv4() { &self.four } else { &self.six };
         // a raw socket takes no port
-        let to = SocketAddr::new(about.from.ip(), 0);
-        socket.send_to(&packet, &to.into()).map(drop)
+        let to = SocketAddr::new(to, 0);
+        socket.send_to(packet, &to.into()).map(drop)
     }
 }
 
 /// The whole packet; `None` where there is nothing to say or the addresses are of two families.
 fn packet(about: About<'_>, trouble: Trouble, service: (Ipv4Addr, Ipv6Addr)) -> Option<Vec<u8>> {
     let quoted = about.bytes.get(..about.bytes.len().min(QUOTE))?;
-    match (about.from.ip(), about.to.ip()) {
+    let length = 8 + about.bytes.len();
+    let (mut quote, by, what) = match (about.from.ip(), about.to.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
-            let by = if trouble == Trouble::PortUnreachable {
-                to
-            } else {
-                service.0
-            };
-            let (kind, code, word) = trouble.four()?;
-            let mut quote = header4((from, to), UDP, 8 + about.bytes.len());
-            quote.extend(udp_header(about));
-            quote.extend(quoted);
-            let mut message = message(kind, code, word, &quote);
+            let protocol = about.sent.protocol(ICMP);
+            let header = header4((from, to), protocol, length);
+            (header, IpAddr::V4(service.0), trouble.four()?)
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let protocol = about.sent.protocol(ICMP6);
+            let header = header6((from, to), protocol, length);
+            (header, IpAddr::V6(service.1), trouble.six()?)
+        }
+        _ => return None,
+    };
+    quote.extend(match about.sent {
+        Sent::Udp => udp_header(about),
+        Sent::Echo(sequence) => {
+            let kind = if about.from.is_ipv4() { 8 } else { 128 };
+            echo(kind, about.from.port(), sequence, &[])
+        }
+    });
+    quote.extend(quoted);
+    let by = if trouble == Trouble::PortUnreachable {
+        about.to.ip()
+    } else {
+        by
+    };
+    let (kind, code, word) = what;
+    envelope((by, about.from.ip()), message(kind, code, word, &quote))
+}
+
+impl Sent {
+    fn protocol(self, icmp: u8) -> u8 {
+        match self {
+            Self::Udp => UDP,
+            Self::Echo(_) => icmp,
+        }
+    }
+}
+
+/// An ICMP message with its sum and its IP header; `None` where the addresses are of two families.
+fn envelope(way: (IpAddr, IpAddr), mut message: Vec<u8>) -> Option<Vec<u8>> {
+    match way {
+        (IpAddr::V4(by), IpAddr::V4(to)) => {
             let sum = checksum(&[&message]);
             message.get_mut(2..4)?.copy_from_slice(&sum);
-            let mut whole = header4((by, from), ICMP, message.len());
+            let mut whole = header4((by, to), ICMP, message.len());
             whole.extend(message);
             Some(whole)
         }
-        (IpAddr::V6(from), IpAddr::V6(to)) => {
-            let by = if trouble == Trouble::PortUnreachable {
-                to
-            } else {
-                service.1
-            };
-            let (kind, code, word) = trouble.six()?;
-            let mut quote = header6((from, to), UDP, 8 + about.bytes.len());
-            quote.extend(udp_header(about));
-            quote.extend(quoted);
-            let mut message = message(kind, code, word, &quote);
+        (IpAddr::V6(by), IpAddr::V6(to)) => {
             let length = u32::try_from(message.len()).ok()?.to_be_bytes();
-            let sum = checksum(&[
-                &by.octets(),
-                &from.octets(),
-                &length,
-                &[0, 0, 0, ICMP6],
-                &message,
-            ]);
+            let pseudo = [0, 0, 0, ICMP6];
+            let sum = checksum(&[&by.octets(), &to.octets(), &length, &pseudo, &message]);
             message.get_mut(2..4)?.copy_from_slice(&sum);
-            let mut whole = header6((by, from), ICMP6, message.len());
+            let mut whole = header6((by, to), ICMP6, message.len());
             whole.extend(message);
             Some(whole)
         }
         _ => None,
     }
+}
+
+/// An echo request or reply, without its sum.
+pub(super) fn echo(kind: u8, identifier: u16, sequence: u16, payload: &[u8]) -> Vec<u8> {
+    let [high, low] = identifier.to_be_bytes();
+    let [above, below] = sequence.to_be_bytes();
+    let mut message = vec![kind, 0, 0, 0, high, low, above, below];
+    message.extend(payload);
+    message
 }
 
 fn message(kind: u8, code: u8, word: u32, quote: &[u8]) -> Vec<u8> {
@@ -257,6 +308,7 @@ mod tests {
         About {
             from: from.parse().unwrap(),
             to: to.parse().unwrap(),
+            sent: Sent::Udp,
             bytes,
         }
     }

@@ -17,6 +17,7 @@ pub mod batch;
 mod belonging;
 mod buffers;
 pub mod datagrams;
+pub mod echo;
 pub mod enforcer;
 pub mod error;
 pub mod firewall;

@@ -9,6 +9,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::datagrams::DatagramDoor;
+use super::echo::{EchoDoor, Pinger};
 use super::monitor::Subscription;
 use super::packets::Tap;
 use super::queue::Queue;
@@ -24,6 +25,10 @@ impl sealed::Sealed for Queue {}
 impl sealed::Sealed for Subscription {}
 impl sealed::Sealed for DatagramDoor {}
 impl sealed::Sealed for Tap {}
+impl sealed::Sealed for EchoDoor {}
+impl sealed::Sealed for Pinger {}
+impl Steady for EchoDoor {}
+impl Steady for Pinger {}
 impl Steady for Queue {}
 impl Steady for Subscription {}
 impl Steady for DatagramDoor {}
@@ -35,4 +40,11 @@ impl Steady for Tap {}
 pub fn watch<T: Steady>(socket: T) -> io::Result<AsyncFd<T>> {
     // SAFETY: the trait is sealed; its types own their descriptor and neither replace nor close it before they drop.
     unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(Into::into)
+}
+
+/// The same for reading and for the errors that the kernel queues.
+pub fn watch_errors<T: Steady>(socket: T) -> io::Result<AsyncFd<T>> {
+    let interest = Interest::READABLE.add(Interest::ERROR);
+    // SAFETY: as above.
+    unsafe { AsyncFd::register_with_interest(socket, interest) }.map_err(Into::into)
 }

@@ -110,8 +110,16 @@ pub fn reply_socket(
 
 /// Options of an upstream socket: the client's word on fragments, and ICMP errors with their details.
 pub fn tune_upstream(socket: &UdpSocket, cutting: Cutting) -> io::Result<()> {
+    let v4 = socket.local_addr()?.is_ipv4();
+    tune_raw(&SockRef::from(socket), v4, cutting)?;
+    joined(socket.as_raw_fd());
+    Ok(())
+}
+
+/// The same for any socket over IP.
+pub(super) fn tune_raw(socket: &Socket, v4: bool, cutting: Cutting) -> io::Result<()> {
     let fd = socket.as_raw_fd();
-    if socket.local_addr()?.is_ipv4() {
+    if v4 {
         let discover = match cutting {
             Cutting::Never => libc::IP_PMTUDISC_DO,
             Cutting::Allowed => libc::IP_PMTUDISC_DONT,
@@ -131,7 +139,6 @@ pub fn tune_upstream(socket: &UdpSocket, cutting: Cutting) -> io::Result<()> {
     }
     // where the gateway may not go beyond the system's limit, that limit has to do
     let _ = buffers::receive(socket, RECEIVE_BUFFER);
-    joined(fd);
     Ok(())
 }
 
@@ -142,13 +149,24 @@ fn joined(fd: RawFd) {
 
 /// The next ICMP error about what this upstream socket sent.
 pub fn next_error(socket: BorrowedFd<'_>) -> Option<Trouble> {
+    next_error_about(socket, &mut []).map(|(trouble, _)| trouble)
+}
+
+/// The same, with the beginning of what was sent; how many octets of it are there.
+pub fn next_error_about(socket: BorrowedFd<'_>, about: &mut [u8]) -> Option<(Trouble, usize)> {
+    let mut part = libc::iovec {
+        iov_base: about.as_mut_ptr().cast(),
+        iov_len: about.len(),
+    };
     let mut control = [0_u64; CONTROL / 8];
     let mut head = empty_head();
+    head.msg_iov = &raw mut part;
+    head.msg_iovlen = 1;
     head.msg_control = control.as_mut_ptr().cast();
     head.msg_controllen = CONTROL;
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-    // SAFETY: the header has no buffer and no address; its control pointer and length describe `control`, which outlives
-    // the call.
+    // SAFETY: the header has no address; its buffer is `about`, its control pointer and length describe `control`, and
+    // both outlive the call.
     let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut head, flags) };
     if got < 0 {
         return None;
@@ -166,7 +184,8 @@ pub fn next_error(socket: BorrowedFd<'_>) -> Option<Trouble> {
         }
     });
     // an error that says nothing to a client still was one: the queue goes on
-    Some(found.flatten().unwrap_or(Trouble::Nothing))
+    let length = usize::try_from(got).unwrap_or(0);
+    Some((found.flatten().unwrap_or(Trouble::Nothing), length))
 }
 
 /// The path's packet size as a connected socket's kernel knows it.
@@ -191,7 +210,12 @@ pub fn path_mtu(socket: BorrowedFd<'_>, v4: bool) -> Option<u32> {
     (result == 0).then(|| u32::try_from(value).ok()).flatten()
 }
 
-fn set(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+pub(super) fn set(
+    fd: RawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
     let length = libc::socklen_t::try_from(size_of_val(&value)).map_err(io::Error::other)?;
     // SAFETY: these options take an int; pointer and length describe one.
     let result = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), length) };

@@ -34,6 +34,9 @@ const NAMESPACE: &[Setting] = &[
     // One shared bucket would let a scan in one sandbox thin out the answers of all.
     ("ipv4/icmp_msgs_per_sec", "100000", IfThere),
     ("ipv4/icmp_msgs_burst", "10000", IfThere),
+    // Echo requests reach the echo door; the kernel would answer them for every address.
+    ("ipv4/icmp_echo_ignore_all", "1", Required),
+    ("ipv6/icmp/echo_ignore_all", "1", Required),
     // A reset carrying the verdict's mark would match the policy route.
     ("ipv4/fwmark_reflect", "0", Required),
     ("ipv6/fwmark_reflect", "0", Required),

@@ -1,12 +1,14 @@
 //! Doors: each turns one wire shape into questions for netpolicy and never decides itself.
 //!
 //! [`dns`] answers names; [`tcp`] takes what the kernel delivered transparently, paired with the first SYNs that
-//! [`gate`] answered; [`udp`] takes datagrams; [`proxy`] speaks the explicit proxy protocol. TCP doors end in [`flow`]:
-//! route, dial, decide bytes, relay, record. [`deny`] says no in the language that the client spoke.
+//! [`gate`] answered; [`udp`] takes datagrams; [`echo`] takes pings; [`proxy`] speaks the explicit proxy protocol. TCP
+//! doors end in [`flow`]: route, dial, decide bytes, relay, record. [`deny`] says no in the language that the client
+//! spoke.
 
 pub mod broker;
 pub mod deny;
 pub mod dns;
+pub mod echo;
 pub mod flow;
 pub mod gate;
 pub mod proxy;
@@ -16,6 +18,7 @@ pub mod tcp;
 pub mod udp;
 
 pub use broker::serve_broker;
+pub use echo::serve_echo;
 pub use gate::{Gate, serve_gate};
 pub use proxy::{PORT as PROXY_PORT, serve_proxy, serve_socket};
 pub use tcp::serve_tcp;

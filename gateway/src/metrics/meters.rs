@@ -55,6 +55,8 @@ pub struct Meters {
     /// Answers of the DNS door, in the order of [`CODES`].
     dns_answers: Family<ByCode, Counter>,
     dns_fast: [Counter; CODES.len()],
+    /// Echo requests that nobody may send: damaged, of another code, too long.
+    echoes_refused: Counter,
     /// Seconds from the request to the acknowledgement of a replaced policy.
     policy_change_seconds: Histogram,
     /// Anchors that syslog did not take.
@@ -76,12 +78,13 @@ impl Default for Meters {
             closed_bytes: Default::default(),
             dns_answers,
             dns_fast,
+            echoes_refused: Counter::default(),
             policy_change_seconds: Histogram::new(CHANGE_BUCKETS),
             anchors_lost: Counter::default(),
             telemetry_lost: Counter::default(),
         };
         // A collector that sees a zero first can tell a rise from a beginning.
-        for door in [Door::Tcp, Door::Udp, Door::Dns, Door::Proxy, Door::Ingress] {
+        for door in Door::ALL {
             drop(meters.flows_permitted.get_or_create(&door.into()));
         }
         for reason in Reason::ALL.iter().copied() {
@@ -111,6 +114,7 @@ impl From<Door> for ByDoor {
         let door = match door {
             Door::Tcp => "tcp",
             Door::Udp => "udp",
+            Door::Icmp => "icmp",
             Door::Dns => "dns",
             Door::Proxy => "proxy",
             Door::Ingress => "ingress",
@@ -166,6 +170,11 @@ impl Meters {
         if let Some(counter) = self.dns_fast.get(at) {
             counter.inc();
         }
+    }
+
+    /// Counts an echo request that nobody may send.
+    pub fn echo_refused(&self) {
+        self.echoes_refused.inc();
     }
 
     /// Counts a replaced policy.
@@ -225,6 +234,11 @@ impl Meters {
             "dns_answers",
             "Answers of the DNS door by response code",
             self.dns_answers.clone(),
+        );
+        to.register(
+            "echoes_refused",
+            "Echo requests that were damaged, of another code or too long",
+            self.echoes_refused.clone(),
         );
         to.register(
             "policy_change_seconds",

@@ -52,6 +52,7 @@ fn every_entry_is_counted_where_it_belongs() {
     )));
     meters.answered(3);
     meters.answered(16);
+    meters.echo_refused();
     meters.policy_changed(std::time::Duration::from_millis(7));
     let text = text(&meters);
     for (series, wanted) in [
@@ -63,6 +64,7 @@ fn every_entry_is_counted_where_it_belongs() {
         ("flows_closed_total", 1.0),
         ("dns_answers_total{code=\"nxdomain\"}", 1.0),
         ("dns_answers_total{code=\"other\"}", 1.0),
+        ("echoes_refused_total", 1.0),
         ("policy_change_seconds_count", 1.0),
         ("policy_change_seconds_bucket{le=\"0.005\"}", 0.0),
         ("policy_change_seconds_bucket{le=\"0.01\"}", 1.0),

@@ -18,12 +18,26 @@ pub enum Door {
     Tcp,
     /// Transparent UDP.
     Udp,
+    /// ICMP echo.
+    Icmp,
     /// DNS.
     Dns,
     /// Explicit proxy.
     Proxy,
     /// The way in.
     Ingress,
+}
+
+impl Door {
+    /// All, in the order in which they are shown.
+    pub const ALL: [Self; 6] = [
+        Self::Tcp,
+        Self::Udp,
+        Self::Icmp,
+        Self::Dns,
+        Self::Proxy,
+        Self::Ingress,
+    ];
 }
 
 /// One live flow.

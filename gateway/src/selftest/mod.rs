@@ -169,7 +169,7 @@ impl Selftest {
         ));
         table.push(row(
             "icmp",
-            "ICMP goes nowhere",
+            "ICMP other than echoes goes nowhere",
             self.dropped("drop_icmp", || sandbox.sends_protocol(1, NOBODY)),
         ));
         sandbox.detach();

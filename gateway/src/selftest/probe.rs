@@ -222,8 +222,8 @@ impl Sandbox {
     /// A packet of another protocol.
     pub fn sends_protocol(&self, protocol: u8, to: Ipv4Addr) -> Outcome {
         let source = self.v4();
-        // For ICMP (1) this is an echo request with its checksum.
-        self.inside(move || raw(source, to, protocol, &[8, 0, 0xf7, 0xff, 0, 0, 0, 0]))
+        // For ICMP (1) this is a timestamp request with its checksum.
+        self.inside(move || raw(source, to, protocol, &[13, 0, 0xf2, 0xff, 0, 0, 0, 0]))
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod datagrams;
 pub mod dial;
+pub mod echo;
 pub mod follow;
 pub mod here;
 

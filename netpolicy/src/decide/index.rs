@@ -15,11 +15,15 @@ use crate::policy::{Protocol, Rule, Selector, Speaks};
 /// Number of a rule in its list.
 type RuleNumber = usize;
 
+/// The transports that have ports, in the order of [`RuleIndex`]'s covers.
+const PORTED: [Protocol; 2] = [Protocol::Tcp, Protocol::Udp];
+
 /// Rules by what they name.
 #[derive(Debug, Default)]
 pub(crate) struct RuleIndex {
     names: PatternIndex<RuleNumber>,
     nets: NetIndex,
+    /// Of the transports that have ports; an echo carries no name that could be heard.
     host_ports: [PortCover; 2],
     /// Of rules that name requests.
     request_ports: [PortCover; 2],
@@ -38,9 +42,9 @@ impl RuleIndex {
         }
         index.nets = NetIndex::new(nets);
         let hosts = || rules.iter().filter(|r| matches!(r.to, Selector::Host(_)));
-        index.host_ports = Protocol::ALL.map(|protocol| PortCover::new(hosts(), protocol));
+        index.host_ports = PORTED.map(|protocol| PortCover::new(hosts(), protocol));
         let requests = || rules.iter().filter(|r| !r.http.is_empty());
-        index.request_ports = Protocol::ALL.map(|protocol| PortCover::new(requests(), protocol));
+        index.request_ports = PORTED.map(|protocol| PortCover::new(requests(), protocol));
         index
     }
 
@@ -63,19 +67,20 @@ impl RuleIndex {
         protocol: Protocol,
         now: UnixSeconds,
     ) -> Option<Speaks> {
-        cover(&self.host_ports, protocol).at(port, now)
+        cover(&self.host_ports, protocol)?.at(port, now)
     }
 
     /// Whether some rule that names requests could apply to a flow to this port.
     pub(super) fn names_requests(&self, port: u16, protocol: Protocol, now: UnixSeconds) -> bool {
-        cover(&self.request_ports, protocol).at(port, now).is_some()
+        cover(&self.request_ports, protocol).is_some_and(|cover| cover.at(port, now).is_some())
     }
 }
 
-fn cover([tcp, udp]: &[PortCover; 2], protocol: Protocol) -> &PortCover {
+fn cover([tcp, udp]: &[PortCover; 2], protocol: Protocol) -> Option<&PortCover> {
     match protocol {
-        Protocol::Tcp => tcp,
-        Protocol::Udp => udp,
+        Protocol::Tcp => Some(tcp),
+        Protocol::Udp => Some(udp),
+        Protocol::Icmp => None,
     }
 }
 

@@ -204,7 +204,9 @@ impl Layer {
 
     /// The most helpful reason when some rule names the destination but none applies.
     fn nearest_miss(&self, rules: &[&Rule], ask: Ask, otherwise: Reason) -> Denial {
-        let on_port = rules.iter().find(|rule| rule.ports.contains(ask.port));
+        let on_port = rules
+            .iter()
+            .find(|rule| !ask.protocol.has_ports() || rule.ports.contains(ask.port));
         match (on_port, rules.first()) {
             (Some(rule), _) => self.deny(Reason::ProtocolNotAllowed, Some(&rule.at)),
             (None, Some(rule)) => self.deny(Reason::PortNotAllowed, Some(&rule.at)),

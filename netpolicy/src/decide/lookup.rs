@@ -40,13 +40,13 @@ fn decide(s: &Snapshot, name: &Name, aliases: &[Name], now: UnixSeconds) -> Look
     if let Some(denial) = never_names(s, name, aliases) {
         return Lookup::Deny(denial);
     }
-    let mut left = [Ports::any(), Ports::any()];
+    let mut left = [(); 3].map(|()| Ports::any());
     let mut grants = Vec::with_capacity(s.layers().len());
     let mut ancestor = false;
     for layer in s.layers() {
         match judge(layer, name, aliases, now) {
             Word::Permit(grant, ports) => {
-                left = [0, 1].map(|i: usize| both(left.get(i), ports.get(i)));
+                left = [0, 1, 2].map(|i: usize| both(left.get(i), ports.get(i)));
                 grants.push(grant);
             }
             Word::Ancestor => ancestor = true,
@@ -83,9 +83,9 @@ fn ground(s: &Snapshot, name: &Name, grants: &[Grant]) -> Ground {
     }
 }
 
-/// One layer's word on a look-up: permitted for these ports (TCP, UDP), an ancestor, or denied.
+/// One layer's word on a look-up: permitted for these ports (by transport), an ancestor, or denied.
 enum Word {
-    Permit(Grant, [Ports; 2]),
+    Permit(Grant, [Ports; 3]),
     Ancestor,
     Deny(Denial),
 }
@@ -124,13 +124,13 @@ fn judge_one(layer: &Layer, name: &Name, aliases: &[Name], now: UnixSeconds) -> 
     };
     let denied =
         Protocol::ALL.map(|protocol| ports_of(denies.iter().map(|(_, rule)| *rule), protocol));
-    let [tcp, udp] = Protocol::ALL.map(permitted);
-    let [no_tcp, no_udp] = &denied;
-    let left = [tcp.minus(no_tcp), udp.minus(no_udp)];
+    let [tcp, udp, icmp] = Protocol::ALL.map(permitted);
+    let [no_tcp, no_udp, no_icmp] = &denied;
+    let left = [tcp.minus(no_tcp), udp.minus(no_udp), icmp.minus(no_icmp)];
     let everything_denied = denied
         .iter()
         .all(|ports| Ports::any().minus(ports).is_empty());
-    let had_some = !tcp.is_empty() || !udp.is_empty();
+    let had_some = [&tcp, &udp, &icmp].iter().any(|ports| !ports.is_empty());
     if let Some((alias, rule)) = denies.first()
         && (everything_denied || had_some && left.iter().all(Ports::is_empty))
     {
@@ -165,7 +165,9 @@ fn judge_one(layer: &Layer, name: &Name, aliases: &[Name], now: UnixSeconds) -> 
 }
 
 fn ports_of<'a>(rules: impl Iterator<Item = &'a Rule>, protocol: Protocol) -> Ports {
-    let covering = rules.filter(|rule| rule.covers_protocol(protocol));
+    let covering = rules.filter(|rule| {
+        rule.covers_protocol(protocol) && (protocol.has_ports() || rule.covers_port(0, protocol))
+    });
     Ports(
         covering
             .flat_map(|rule| rule.ports.0.iter().cloned())

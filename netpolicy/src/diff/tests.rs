@@ -59,7 +59,13 @@ fn changes_are_told_in_words() {
             vec![
                 "newly denied: 8.8.8.0/24, tcp every port (b.yaml:4)",
                 "newly denied: 8.8.8.0/24, udp every port (b.yaml:4)",
+                "newly denied: 8.8.8.0/24, icmp (b.yaml:4)",
             ],
+        ),
+        (
+            "network: domains\nallow:\n- host: a.com",
+            "network: domains\nallow:\n- host: a.com\n- { host: a.com, protocol: icmp }",
+            vec!["newly permitted: a.com, icmp (b.yaml:5)"],
         ),
         (
             "network: domains\nallow:\n- { host: a.com, ports: [443] }",

@@ -18,10 +18,12 @@ pub(super) fn change(
     let word = verb(&was.state, &is.state);
     let by = |at: &Option<Place>| at.as_ref().map(|at| format!("{}:{}", at.file, at.line));
     let is_by = by(&is.by);
-    let ports_word = if *ports == Ports::any() {
-        "every port".to_owned()
+    let ports_word = if !protocol.has_ports() {
+        String::new()
+    } else if *ports == Ports::any() {
+        " every port".to_owned()
     } else {
-        format!("ports {ports}")
+        format!(" ports {ports}")
     };
     let place = is_by
         .as_ref()
@@ -34,14 +36,14 @@ pub(super) fn change(
             ports.0.first().map_or(0, |first| *first.start()),
         ),
         what: what.to_owned(),
-        ports: Some(ports.to_string()),
+        ports: protocol.has_ports().then(|| ports.to_string()),
         protocol: Some(protocol),
         was: shown(&was.state),
         is: shown(&is.state),
         since: None,
         was_by: by(&was.by),
         is_by,
-        text: format!("{word}: {what}, {} {ports_word}{place}", protocol.word()),
+        text: format!("{word}: {what}, {}{ports_word}{place}", protocol.word()),
     }
 }
 

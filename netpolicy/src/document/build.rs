@@ -157,7 +157,10 @@ fn secret(node: &Node, mistakes: &mut Mistakes) -> Option<SecretUse> {
 }
 
 fn expectation(node: &Node, mistakes: &mut Mistakes) -> Option<Expectation> {
-    let to = node.field("to").and_then(|to| destination(to, mistakes));
+    let protocol = protocol(node).unwrap_or(Protocol::Tcp);
+    let to = node
+        .field("to")
+        .and_then(|to| destination(to, protocol, mistakes));
     let addresses = node
         .field("resolves_to")
         .map(Node::items)
@@ -175,7 +178,7 @@ fn expectation(node: &Node, mistakes: &mut Mistakes) -> Option<Expectation> {
     }
     Some(Expectation {
         to: to?,
-        protocol: protocol(node).unwrap_or(Protocol::Tcp),
+        protocol,
         resolves_to,
         sni,
         method: word(node, "method").map(str::to_owned),
@@ -210,10 +213,18 @@ fn check_request_path(node: &Node, mistakes: &mut Mistakes) {
     }
 }
 
-fn destination(node: &Node, mistakes: &mut Mistakes) -> Option<Authority> {
+fn destination(node: &Node, protocol: Protocol, mistakes: &mut Mistakes) -> Option<Authority> {
     let text = node.scalar().filter(|text| !text.is_empty())?;
     match Authority::parse(text.as_bytes()) {
-        Ok(authority) if authority.port.is_some() => Some(authority),
+        Ok(authority) if authority.port.is_some() == protocol.has_ports() => Some(authority),
+        Ok(_) if !protocol.has_ports() => {
+            mistakes.hint(
+                &node.at,
+                format!("`to` {} has a port, and an echo has none", quoted(text)),
+                "write the host or the address alone",
+            );
+            None
+        }
         Ok(_) => {
             mistakes.hint(
                 &node.at,

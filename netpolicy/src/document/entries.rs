@@ -7,6 +7,9 @@ use super::values::{DATE, PORT_RANGE, WORDS};
 
 use Need::Optional;
 
+/// Why ICMP and ports exclude each other.
+const PORTLESS: &str = "an echo has no ports";
+
 /// The list of a set.
 pub(super) static ALLOW_LIST: Kind = Kind::List {
     of: &Kind::Object(&ALLOW),
@@ -27,7 +30,7 @@ pub static ALLOW: Shape = Shape {
             "cidr",
             Optional,
             Kind::Text(&CIDR),
-            "A prefix or a single address; needs `ports`.",
+            "A prefix or a single address; needs `ports`, except for icmp.",
         ),
         field(
             "ports",
@@ -38,8 +41,8 @@ pub static ALLOW: Shape = Shape {
         field(
             "protocol",
             Optional,
-            Kind::Word(&["tcp", "udp"]),
-            "Transport. Default tcp.",
+            Kind::Word(&["tcp", "udp", "icmp"]),
+            "Transport; icmp is echo (ping) and nothing else. Default tcp.",
         ),
         field(
             "speaks",
@@ -65,7 +68,7 @@ pub static ALLOW: Shape = Shape {
     ],
     bonds: &[
         Bond::OneOf(&["host", "cidr"]),
-        Bond::Needs("cidr", "ports"),
+        Bond::NeedsUnless("cidr", "ports", ("protocol", "icmp")),
         Bond::Apart("cidr", "http", "requests are judged by host"),
         Bond::ApartIf {
             key: "speaks",
@@ -76,6 +79,24 @@ pub static ALLOW: Shape = Shape {
         Bond::ApartIf {
             key: "protocol",
             word: "udp",
+            other: "http",
+            why: "requests are judged on TCP",
+        },
+        Bond::ApartIf {
+            key: "protocol",
+            word: "icmp",
+            other: "ports",
+            why: PORTLESS,
+        },
+        Bond::ApartIf {
+            key: "protocol",
+            word: "icmp",
+            other: "speaks",
+            why: "an echo has no bytes to judge",
+        },
+        Bond::ApartIf {
+            key: "protocol",
+            word: "icmp",
             other: "http",
             why: "requests are judged on TCP",
         },
@@ -112,8 +133,8 @@ pub static DENY: Shape = Shape {
         field(
             "protocol",
             Optional,
-            Kind::Word(&["tcp", "udp"]),
-            "Transport. Default both.",
+            Kind::Word(&["tcp", "udp", "icmp"]),
+            "Transport. Default all; ping only with `ports: any` or none.",
         ),
         field(
             "reason",
@@ -122,7 +143,15 @@ pub static DENY: Shape = Shape {
             "Why, in words; shown with the denial.",
         ),
     ],
-    bonds: &[Bond::OneOf(&["host", "cidr"])],
+    bonds: &[
+        Bond::OneOf(&["host", "cidr"]),
+        Bond::ApartIf {
+            key: "protocol",
+            word: "icmp",
+            other: "ports",
+            why: PORTLESS,
+        },
+    ],
 };
 
 static HTTP: Shape = Shape {

@@ -234,12 +234,12 @@ static TEST: Shape = Shape {
             "to",
             Required,
             Kind::Text(&DESTINATION),
-            "host:port, ip:port or [ipv6]:port.",
+            "host:port, ip:port or [ipv6]:port; for icmp without the port.",
         ),
         field(
             "protocol",
             Optional,
-            Kind::Word(&["tcp", "udp"]),
+            Kind::Word(&["tcp", "udp", "icmp"]),
             "Transport. Default tcp.",
         ),
         field(
@@ -312,6 +312,24 @@ static TEST: Shape = Shape {
             word: "udp",
             other: "path",
             why: "requests are judged on TCP",
+        },
+        Bond::ApartIf {
+            key: "protocol",
+            word: "icmp",
+            other: "sni",
+            why: "an echo has no bytes to judge",
+        },
+        Bond::ApartIf {
+            key: "protocol",
+            word: "icmp",
+            other: "method",
+            why: "an echo has no bytes to judge",
+        },
+        Bond::ApartIf {
+            key: "protocol",
+            word: "icmp",
+            other: "path",
+            why: "an echo has no bytes to judge",
         },
     ],
 };

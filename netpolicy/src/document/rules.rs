@@ -29,7 +29,11 @@ fn allow_rule(node: &Node, mistakes: &mut Mistakes) -> Option<Rule> {
     let to = to?;
     let protocol = protocol(node).unwrap_or(Protocol::Tcp);
     Some(Rule {
-        ports: node.field("ports").map_or_else(Ports::web, ports),
+        ports: match node.field("ports") {
+            Some(written) => ports(written),
+            None if protocol.has_ports() => Ports::web(),
+            None => Ports::any(),
+        },
         to,
         protocol: Some(protocol),
         speaks: match word(node, "speaks") {
@@ -61,6 +65,7 @@ pub(super) fn deny_rule(node: &Node, mistakes: &mut Mistakes) -> Option<Rule> {
 pub(super) fn protocol(node: &Node) -> Option<Protocol> {
     match word(node, "protocol")? {
         "udp" => Some(Protocol::Udp),
+        "icmp" => Some(Protocol::Icmp),
         _ => Some(Protocol::Tcp),
     }
 }

@@ -74,6 +74,11 @@ fn bond(bond: &Bond) -> Value {
             json!({ "oneOf": each })
         }
         Bond::Needs(key, other) => json!({ "dependentRequired": { *key: [other] } }),
+        Bond::NeedsUnless(key, other, (free, word)) => json!({ "anyOf": [
+            { "not": { "required": [key] } },
+            { "required": [other] },
+            { "required": [free], "properties": { *free: { "const": word } } },
+        ] }),
         Bond::Apart(key, other, _) => json!({ "not": { "required": [key, other] } }),
         Bond::ApartIf {
             key, word, other, ..

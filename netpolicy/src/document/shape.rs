@@ -112,6 +112,8 @@ pub enum Bond {
     OneOf(&'static [&'static str]),
     /// The first key needs the second.
     Needs(&'static str, &'static str),
+    /// The first key needs the second, unless a third key has this value.
+    NeedsUnless(&'static str, &'static str, (&'static str, &'static str)),
     /// These two keys exclude each other; the text says why.
     Apart(&'static str, &'static str, &'static str),
     /// The first key, when it has this value, excludes the other key; the text says why.
@@ -312,6 +314,12 @@ fn check_bond(node: &Node, bond: &Bond, shape: &Shape, mistakes: &mut Mistakes) 
         }
         Bond::Needs(key, other) => {
             if let (Some(entry), None) = (node.entry(key), node.entry(other)) {
+                mistakes.add(&entry.at, format!("`{key}` needs `{other}` beside it"));
+            }
+        }
+        Bond::NeedsUnless(key, other, (free, word)) => {
+            let is_free = node.field(free).and_then(Node::scalar) == Some(word);
+            if let (false, Some(entry), None) = (is_free, node.entry(key), node.entry(other)) {
                 mistakes.add(&entry.at, format!("`{key}` needs `{other}` beside it"));
             }
         }

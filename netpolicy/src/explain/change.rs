@@ -145,20 +145,17 @@ fn differs_in_protocol(s: &Snapshot, question: &Question, denial: &Denial) -> bo
 
 /// The narrowest `allow` entry that names the destination.
 fn entry(question: &Question) -> String {
-    let mut parts = match name_of(question).filter(|_| matches!(question.to, Host::Name(_))) {
-        Some(name) => vec![format!("host: {name}")],
-        None => vec![
-            format!("cidr: {:?}", bare(&question.to)),
-            format!("ports: [{}]", question.port),
-        ],
+    let web = question.protocol == Protocol::Tcp && Ports::web().contains(question.port);
+    let (to, usual) = match name_of(question).filter(|_| matches!(question.to, Host::Name(_))) {
+        Some(name) => (format!("host: {name}"), web),
+        None => (format!("cidr: {:?}", bare(&question.to)), false),
     };
-    if parts.len() == 1
-        && !(question.protocol == Protocol::Tcp && Ports::web().contains(question.port))
-    {
+    let mut parts = vec![to];
+    if question.protocol.has_ports() && !usual {
         parts.push(format!("ports: [{}]", question.port));
     }
-    if question.protocol == Protocol::Udp {
-        parts.push("protocol: udp".to_owned());
+    if question.protocol != Protocol::Tcp {
+        parts.push(format!("protocol: {}", question.protocol.word()));
     }
     format!("- {{ {} }}", parts.join(", "))
 }

@@ -194,8 +194,8 @@ fn run_test(
     test: &Expectation,
     now: UnixSeconds,
 ) -> Option<Tested> {
-    // a destination without a port was refused when the document was read
-    let port = test.to.port?;
+    // a destination without a port that needs one was refused when the document was read
+    let port = test.to.port.or((!test.protocol.has_ports()).then_some(0))?;
     let question = Question {
         resolves_to: test.resolves_to.clone(),
         sni: test.sni.clone(),

@@ -173,7 +173,9 @@ pub(super) fn said(question: &Question) -> Option<(&str, &str)> {
 fn asks(s: &Snapshot, question: &Question, denial: &Denial, now: UnixSeconds) -> bool {
     let asking = |job: &Policy| job.unknown == Unknown::Ask && job.network == NetworkMode::Domains;
     let local = matches!(&question.to, Host::Name(name) if special(name).is_some());
-    is_miss(denial.reason)
+    // an entry for other transports, as one for other ports
+    let portless = denial.reason == Reason::ProtocolNotAllowed && !question.protocol.has_ports();
+    (is_miss(denial.reason) || portless)
         && denial.layer == Some(LayerKind::Job)
         && s.job().is_some_and(asking)
         && !local

@@ -46,8 +46,11 @@ pub(super) fn summary(
     text
 }
 
-/// `host:port` and the transport.
+/// `host:port` and the transport; what has no ports stands without one.
 pub(super) fn destination(question: &Question) -> String {
+    if !question.protocol.has_ports() {
+        return format!("{} ({})", question.to, question.protocol.word());
+    }
     format!(
         "{}:{} ({})",
         question.to,
@@ -84,6 +87,9 @@ fn permit(s: &Snapshot, question: &Question, ground: &Ground) -> String {
     }
     let name = ground.name();
     parts.push(match (ground.speaks(), name) {
+        _ if question.protocol == Protocol::Icmp => {
+            "Echo requests pass, at a limited rate and size; nothing else of ICMP does.".to_owned()
+        }
         (Speaks::Tls, Some(name)) if question.protocol == Protocol::Udp => {
             format!("It must be QUIC, with the server name {name} where its version can be read.")
         }

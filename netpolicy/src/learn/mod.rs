@@ -64,7 +64,7 @@ enum Target {
 }
 
 /// An entry in the making: target, transport, and whether any bytes must pass.
-type Key = (Target, bool, bool);
+type Key = (Target, Protocol, bool);
 
 #[derive(Clone, Debug)]
 struct Gathered {
@@ -111,8 +111,12 @@ impl Learner {
         let (Verdict::Permit, Some(port)) = (contact.was, contact.port) else {
             return;
         };
-        let what = format!("{}:{port}", contact.to);
-        if port == 0 {
+        let what = if contact.protocol.has_ports() {
+            format!("{}:{port}", contact.to)
+        } else {
+            format!("{} {}", contact.to, contact.protocol.word())
+        };
+        if port == 0 && contact.protocol.has_ports() {
             return self.leave(&what, "it has no port", evidence);
         }
         if let Some(why) = refused(contact, options) {
@@ -124,7 +128,7 @@ impl Learner {
         };
         let usual = Speaks::default_for(port, contact.protocol);
         let any = contact.opaque && usual != Speaks::Any;
-        let key = (target, contact.protocol == Protocol::Udp, any);
+        let key = (target, contact.protocol, any);
         if self.gathered.len() >= MOST && !self.gathered.contains_key(&key) {
             return self.leave("other destinations", "there are too many", evidence);
         }
@@ -139,7 +143,9 @@ impl Learner {
             names: 1,
         });
         entry.evidence.add(evidence);
-        if !entry.ports.contains(port) {
+        if !contact.protocol.has_ports() {
+            entry.ports = Ports::any();
+        } else if !entry.ports.contains(port) {
             entry.ports = entry.ports.union(&Ports(vec![port..=port]));
         }
         if !entry.samples.contains(contact) && entry.samples.len() < 64 {
@@ -192,9 +198,9 @@ impl Learner {
 
     /// Many names right below one become a wildcard, unless their parent gives names to strangers.
     fn widen(&mut self, least: usize) {
-        let mut siblings: BTreeMap<(Name, bool, bool, String), Vec<Key>> = BTreeMap::new();
+        let mut siblings: BTreeMap<(Name, Protocol, bool, String), Vec<Key>> = BTreeMap::new();
         for (key, gathered) in &self.gathered {
-            let (Target::Host(name), udp, any) = key else {
+            let (Target::Host(name), protocol, any) = key else {
                 continue;
             };
             let parent = name
@@ -202,14 +208,14 @@ impl Learner {
                 .filter(|parent| parent.parent().is_some() && !is_public_suffix(parent));
             if let Some(parent) = parent {
                 siblings
-                    .entry((parent, *udp, *any, gathered.ports.to_string()))
+                    .entry((parent, *protocol, *any, gathered.ports.to_string()))
                     .or_default()
                     .push(key.clone());
             }
         }
-        for ((parent, udp, any, _), keys) in siblings {
+        for ((parent, protocol, any, _), keys) in siblings {
             // names with other ports stay as they are: their ports are not everybody's
-            let key = (Target::Below(parent), udp, any);
+            let key = (Target::Below(parent), protocol, any);
             if keys.len() < least || self.gathered.contains_key(&key) {
                 continue;
             }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::{Evidence, Gathered, Key, LeftOut, Target};
 use crate::ids::UnixSeconds;
-use crate::policy::Ports;
+use crate::policy::{Ports, Protocol};
 use crate::time;
 
 /// Longest list of what is left out; the caller has all of it.
@@ -73,7 +73,7 @@ fn seen(evidence: Evidence) -> String {
     format!("{} {flows}, first {first}, last {last}", evidence.count)
 }
 
-fn entry((target, udp, any): &Key, ports: &Ports) -> String {
+fn entry((target, protocol, any): &Key, ports: &Ports) -> String {
     let key = if matches!(target, Target::Address(_)) {
         "cidr"
     } else {
@@ -87,12 +87,12 @@ fn entry((target, udp, any): &Key, ports: &Ports) -> String {
             (start, end) => format!("{start}-{end}"),
         })
         .collect();
-    let mut parts = vec![
-        format!("{key}: {:?}", target.pattern()),
-        format!("ports: [{}]", ranges.join(", ")),
-    ];
-    if *udp {
-        parts.push("protocol: udp".to_owned());
+    let mut parts = vec![format!("{key}: {:?}", target.pattern())];
+    if protocol.has_ports() {
+        parts.push(format!("ports: [{}]", ranges.join(", ")));
+    }
+    if *protocol != Protocol::Tcp {
+        parts.push(format!("protocol: {}", protocol.word()));
     }
     if *any {
         parts.push("speaks: any".to_owned());
@@ -101,7 +101,10 @@ fn entry((target, udp, any): &Key, ports: &Ports) -> String {
 }
 
 /// An entry as one names it in a sentence.
-pub(super) fn named((target, udp, _): &Key, ports: &Ports) -> String {
-    let transport = if *udp { " udp" } else { "" };
-    format!("{} ports {ports}{transport}", target.pattern())
+pub(super) fn named((target, protocol, _): &Key, ports: &Ports) -> String {
+    match protocol {
+        Protocol::Tcp => format!("{} ports {ports}", target.pattern()),
+        Protocol::Udp => format!("{} ports {ports} udp", target.pattern()),
+        Protocol::Icmp => format!("{} icmp", target.pattern()),
+    }
 }

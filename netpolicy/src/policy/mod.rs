@@ -44,13 +44,15 @@ pub enum NamesMode {
 }
 
 /// Transport protocol.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
     /// TCP.
     Tcp,
     /// UDP.
     Udp,
+    /// ICMP echo, of either family; nothing else of ICMP ever passes. It has no ports: intents and records say 0.
+    Icmp,
 }
 
 /// How the bytes of a flow are judged.
@@ -87,14 +89,23 @@ impl Speaks {
 }
 
 impl Protocol {
-    /// Both, in the order in which they are shown.
-    pub const ALL: [Self; 2] = [Self::Tcp, Self::Udp];
+    /// All, in the order in which they are shown.
+    pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Icmp];
+
+    /// Whether flows of it have ports. What has none is covered only by entries that cover every port.
+    pub const fn has_ports(self) -> bool {
+        match self {
+            Self::Tcp | Self::Udp => true,
+            Self::Icmp => false,
+        }
+    }
 
     /// The word in policy files.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
             Self::Udp => "udp",
+            Self::Icmp => "icmp",
         }
     }
 }
@@ -152,7 +163,7 @@ pub struct Rule {
     pub to: Selector,
     /// Ports; for an allowed host 80 and 443 unless written; for a deny all unless written.
     pub ports: Ports,
-    /// Transport; a deny without one covers both (`None`).
+    /// Transport; a deny without one covers all (`None`).
     pub protocol: Option<Protocol>,
     /// Written `speaks`; `None` is the port's default.
     pub speaks: Option<Speaks>,
@@ -177,9 +188,18 @@ impl Rule {
         self.protocol.is_none_or(|own| own == protocol)
     }
 
+    /// Whether the rule speaks of this port of this transport; where that has none, whether it speaks of all.
+    pub fn covers_port(&self, port: u16, protocol: Protocol) -> bool {
+        if protocol.has_ports() {
+            self.ports.contains(port)
+        } else {
+            Ports::any().minus(&self.ports).is_empty()
+        }
+    }
+
     /// Whether the rule is in force for this port and transport.
     pub fn applies(&self, port: u16, protocol: Protocol, now: UnixSeconds) -> bool {
-        self.ports.contains(port) && self.covers_protocol(protocol) && self.in_force(now)
+        self.covers_protocol(protocol) && self.covers_port(port, protocol) && self.in_force(now)
     }
 
     /// How the bytes of a flow to this port are judged when this rule permits it.

@@ -2,14 +2,17 @@
 //!
 //! The comment beside each rule is its nft text; the tests compare both with what `nft` itself makes of it.
 
-use super::deliver::{deliver, forward, input, listener, output, to_udp, verdict};
+use super::deliver::{
+    deliver, forward, input, listener, output, to_echo, to_session, to_udp, verdict,
+};
 use super::expr::{Expr, FIN, Fate, RST, SYN, Transport};
 use super::words::{
     ACCEPT, DROP, NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_SOLICITATION, base, chain, first_syn, flags,
-    net4, net6, rule, services, solicited_node, tcp, to_discovery, udp, v4, v6,
+    net4, net6, rule, services, solicited_node, tcp, to_discovery, udp, v4, v6, wanted_icmp,
 };
 use super::{
-    Chain, Hook, Plan, Queue, Ruleset, SERVICE_BROKER, SERVICE_DNS, SERVICE_PROXY, Set, SetName,
+    Chain, Hook, Plan, Queue, Rule, Ruleset, SERVICE_BROKER, SERVICE_DNS, SERVICE_PROXY, Set,
+    SetName,
 };
 
 /// Every counter: the kinds of packets that are dropped or refused.
@@ -66,6 +69,9 @@ fn build(plan: &Plan, posture: Posture) -> Ruleset {
         verdict(),
         new_tcp(plan, posture),
         new_udp(plan),
+        new_icmp(plan),
+        to_echo(posture),
+        to_session(),
     ];
     chains.extend([
         shape(),
@@ -130,7 +136,7 @@ fn shape() -> Chain {
 
 /// Binds every packet to the sandbox that may send it, and keeps only the protocols that doors exist for.
 fn source() -> Chain {
-    let rules = vec![
+    let mut rules = vec![
         // meta nfproto ipv4 iifname . ip saddr != @source4 counter name "drop_spoofed" drop
         rule(
             "foreign ipv4 source",
@@ -153,6 +159,10 @@ fn source() -> Chain {
         ),
         // notrack
         rule("no connection tracking", [Expr::Untrack]),
+    ];
+    // meta nfproto ipv4 meta l4proto icmp icmp type 8 goto new_icmp, and the word on a closed UDP port
+    rules.extend(wanted_icmp("new_icmp", "new_icmp"));
+    rules.extend([
         to_discovery(),
         // meta nfproto ipv4 meta l4proto icmp counter name "drop_icmp" drop
         rule(
@@ -164,6 +174,22 @@ fn source() -> Chain {
                 DROP,
             ],
         ),
+    ]);
+    rules.extend(nowhere());
+    rules.extend([
+        // meta l4proto tcp goto new_tcp
+        rule("tcp", [tcp(), Expr::Goto("new_tcp")]),
+        // meta l4proto udp goto new_udp
+        rule("udp", [udp(), Expr::Goto("new_udp")]),
+        // counter name "drop_protocol" drop
+        rule("other protocols", [Expr::Count("drop_protocol"), DROP]),
+    ]);
+    base("source", Hook::Prerouting, RAW, Fate::Drop, rules)
+}
+
+/// Destinations that no decision is asked about.
+fn nowhere() -> Vec<Rule> {
+    vec![
         // ip daddr 224.0.0.0/4 counter name "drop_multicast" drop
         rule(
             "ipv4 multicast",
@@ -205,14 +231,7 @@ fn source() -> Chain {
                 DROP,
             ],
         ),
-        // meta l4proto tcp goto new_tcp
-        rule("tcp", [tcp(), Expr::Goto("new_tcp")]),
-        // meta l4proto udp goto new_udp
-        rule("udp", [udp(), Expr::Goto("new_udp")]),
-        // counter name "drop_protocol" drop
-        rule("other protocols", [Expr::Count("drop_protocol"), DROP]),
-    ];
-    base("source", Hook::Prerouting, RAW, Fate::Drop, rules)
+    ]
 }
 
 /// Neighbour solicitations and advertisements for the service address and its solicited-node group; nothing else.
@@ -302,6 +321,30 @@ fn new_tcp(plan: &Plan, posture: Posture) -> Chain {
     // accept
     rules.push(rule("tcp goes on", [ACCEPT]));
     chain("new_tcp", rules)
+}
+
+/// ICMP that a door or a session exists for, from its rightful source: echo requests, and the word on closed UDP ports.
+fn new_icmp(plan: &Plan) -> Chain {
+    let over = |family: Expr, meter| {
+        let rate = plan.limits.echoes;
+        rule(
+            "icmp of one source",
+            [
+                family,
+                Expr::Over { meter, rate },
+                Expr::Count("drop_rate"),
+                DROP,
+            ],
+        )
+    };
+    let mut rules = nowhere();
+    // meta nfproto ipv4 update @echoes4 { ip saddr limit rate over 100/second } counter name "drop_rate" drop; accept
+    rules.extend([
+        over(v4(), SetName::Echoes4),
+        over(v6(), SetName::Echoes6),
+        rule("icmp goes on", [ACCEPT]),
+    ]);
+    chain("new_icmp", rules)
 }
 
 /// UDP that came from its rightful source.

@@ -7,6 +7,7 @@ use super::build::Posture;
 use super::expr::{Expr, Fate, FlowMark, IcmpAnswer, IpFamily, Transport};
 use super::words::{
     ACCEPT, DROP, base, chain, first_syn, rule, services, tcp, to_discovery, udp, v4, v6,
+    wanted_icmp,
 };
 use super::{
     Chain, Hook, NOBODY, Plan, Queue, SERVICE_BROKER, SERVICE_DNS, SERVICE_PROXY, SetName,
@@ -18,7 +19,9 @@ const FILTER: i32 = 0;
 
 /// Gives each packet that got this far to its listener, or answers for the place that it asked for.
 pub(super) fn deliver(plan: &Plan, posture: Posture) -> Chain {
-    let mut rules = vec![
+    // meta nfproto ipv4 meta l4proto icmp icmp type 8 goto to_echo, and the word on a closed UDP port: goto to_session
+    let mut rules: Vec<_> = wanted_icmp("to_echo", "to_session").into();
+    rules.extend([
         to_discovery(),
         // udp dport 53 goto to_dns
         rule(
@@ -30,7 +33,7 @@ pub(super) fn deliver(plan: &Plan, posture: Posture) -> Chain {
             "dns over tcp",
             [tcp(), Expr::Port(SERVICE_DNS), Expr::Goto("to_dns")],
         ),
-    ];
+    ]);
     for (port, comment, to_chain) in [
         (SERVICE_BROKER, "broker", "to_broker"),
         (SERVICE_PROXY, "proxy", "to_proxy"),
@@ -196,6 +199,35 @@ pub(super) fn to_udp(plan: &Plan, posture: Posture) -> Chain {
     // counter name "drop_other" drop
     rules.push(rule("nobody listens", [Expr::Count("drop_other"), DROP]));
     chain("to_udp", rules)
+}
+
+/// Echo requests go to the echo door, a socket that sees all of them; the kernel itself answers none
+/// (`icmp_echo_ignore_all`). Sealed, they are refused.
+pub(super) fn to_echo(posture: Posture) -> Chain {
+    let rules = match posture {
+        // meta mark set 1 accept
+        Posture::Enforcing => vec![rule(
+            "to the echo door",
+            [Expr::SetMark(FlowMark::Deliver), ACCEPT],
+        )],
+        // counter name "reject_sealed" reject with icmpx type admin-prohibited
+        Posture::Sealed => vec![rule(
+            "sealed",
+            [
+                Expr::Count("reject_sealed"),
+                Expr::Reject(IcmpAnswer::Prohibited),
+            ],
+        )],
+    };
+    chain("to_echo", rules)
+}
+
+/// A sandbox that closed a UDP port says so: the kernel looks for the session's socket, which is bound to the link that
+/// the word came over and connected to both ends that it quotes, and tells that socket and no other.
+pub(super) fn to_session() -> Chain {
+    // meta mark set 1 accept
+    let told = rule("to its session", [Expr::SetMark(FlowMark::Deliver), ACCEPT]);
+    chain("to_session", vec![told])
 }
 
 /// Only what a listener rule marked reaches a socket.

@@ -105,8 +105,12 @@ pub enum Expr {
     ToNet(IpNet),
     /// IPv6 hop limit: 255 proves that no router forwarded it (RFC 4861).
     HopLimit(u8),
+    /// ICMP type; follows `Protocol(Icmp)`.
+    IcmpType(u8),
     /// ICMPv6 type.
     Icmpv6Type(u8),
+    /// A port unreachable that quotes the plain header of a UDP packet; follows a [`Expr::Protocol`] of this family.
+    PortClosed(IpFamily),
     /// Interface and source are not a pair of the set.
     SourceNotIn(SetName),
     /// Interface and destination are a pair of the set.

@@ -14,6 +14,8 @@
 //! | later TCP segments | the socket they belong to | the same |
 //! | UDP of a session that the UDP door opened | its session | the same |
 //! | other UDP | UDP door | port unreachable |
+//! | ICMP echo request | echo door | prohibited |
+//! | port unreachable about UDP | the UDP session that it quotes | the same |
 //! | neighbour discovery for the service address | the kernel | the kernel |
 //!
 //! Invariants: a packet whose source does not belong to its interface never gets past priority raw; nothing is ever
@@ -113,6 +115,8 @@ pub struct Limits {
     pub questions: u32,
     /// Other UDP datagrams a second that belong to no session yet.
     pub datagrams: u32,
+    /// Echo requests, and words on closed UDP ports, a second.
+    pub echoes: u32,
 }
 
 impl Default for Limits {
@@ -122,6 +126,8 @@ impl Default for Limits {
             connects: 2_000,
             questions: 5_000,
             datagrams: 5_000,
+            // `ping` sends one a second, a sweep of a network some tens; who wants bandwidth does not want echoes.
+            echoes: 100,
         }
     }
 }
@@ -165,6 +171,10 @@ pub enum SetName {
     Datagrams4,
     /// The IPv6 twin.
     Datagrams6,
+    /// Meter of ICMP by IPv4 source.
+    Echoes4,
+    /// The IPv6 twin.
+    Echoes6,
 }
 
 /// What a set is keyed by.
@@ -182,7 +192,7 @@ pub enum Key {
 
 impl SetName {
     /// Every set, in the order of creation.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Source4,
         Self::Source6,
         Self::Connects4,
@@ -191,6 +201,8 @@ impl SetName {
         Self::Questions6,
         Self::Datagrams4,
         Self::Datagrams6,
+        Self::Echoes4,
+        Self::Echoes6,
     ];
 
     /// The name in the kernel.
@@ -204,6 +216,8 @@ impl SetName {
             Self::Questions6 => "questions6",
             Self::Datagrams4 => "datagrams4",
             Self::Datagrams6 => "datagrams6",
+            Self::Echoes4 => "echoes4",
+            Self::Echoes6 => "echoes6",
         }
     }
 
@@ -212,8 +226,8 @@ impl SetName {
         match self {
             Self::Source4 => Key::InterfaceIpv4,
             Self::Source6 => Key::InterfaceIpv6,
-            Self::Connects4 | Self::Questions4 | Self::Datagrams4 => Key::Ipv4,
-            Self::Connects6 | Self::Questions6 | Self::Datagrams6 => Key::Ipv6,
+            Self::Connects4 | Self::Questions4 | Self::Datagrams4 | Self::Echoes4 => Key::Ipv4,
+            Self::Connects6 | Self::Questions6 | Self::Datagrams6 | Self::Echoes6 => Key::Ipv6,
         }
     }
 

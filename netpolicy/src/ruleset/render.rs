@@ -106,6 +106,13 @@ impl fmt::Display for Expr {
             Self::ToNet(net) if net.addr().is_ipv4() => write!(f, "ip daddr {net}"),
             Self::ToNet(net) => write!(f, "ip6 daddr {net}"),
             Self::HopLimit(limit) => write!(f, "ip6 hoplimit {limit}"),
+            Self::IcmpType(kind) => write!(f, "icmp type {kind}"),
+            // Type and code; the quoted IPv4 header begins at bit 64 with version and length, its protocol is at 136.
+            Self::PortClosed(IpFamily::V4) => {
+                f.write_str("@th,0,16 0x303 @th,64,8 0x45 @th,136,8 0x11")
+            }
+            // The next header of a quoted IPv6 header is at bit 64 + 48.
+            Self::PortClosed(IpFamily::V6) => f.write_str("@th,0,16 0x104 @th,112,8 0x11"),
             Self::Icmpv6Type(kind) => write!(f, "icmpv6 type {kind}"),
             Self::SourceNotIn(set) => {
                 write!(f, "iifname . {} saddr != @{}", ip(*set), set.as_str())

@@ -101,7 +101,7 @@ fn elements_land_in_the_set_of_their_family() {
             .iter()
             .map(|s| s.elements.len())
             .collect::<Vec<_>>(),
-        [1, 1, 0, 0, 0, 0, 0, 0]
+        [1, 1, 0, 0, 0, 0, 0, 0, 0, 0]
     );
     assert!(
         rules

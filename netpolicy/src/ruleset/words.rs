@@ -9,6 +9,8 @@ use super::{Base, Chain, Hook, Plan, Rule};
 
 pub(super) const ACCEPT: Expr = Expr::End(Fate::Accept);
 pub(super) const DROP: Expr = Expr::End(Fate::Drop);
+const ECHO_REQUEST: u8 = 8;
+const ECHO_REQUEST6: u8 = 128;
 pub(super) const NEIGHBOUR_SOLICITATION: u8 = 135;
 pub(super) const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
 
@@ -52,6 +54,24 @@ pub(super) fn services(plan: &Plan) -> [(Expr, Expr); 2] {
     [
         (v4(), Expr::To(IpAddr::V4(plan.service4))),
         (v6(), Expr::To(IpAddr::V6(plan.service6))),
+    ]
+}
+
+/// The ICMP that something exists for: echo requests go to one chain, words on closed UDP ports to another.
+pub(super) fn wanted_icmp(echo: &'static str, closed: &'static str) -> [Rule; 4] {
+    let four = |comment, what, to| {
+        let icmp = Expr::Protocol(Transport::Icmp);
+        rule(comment, [v4(), icmp, what, Expr::Goto(to)])
+    };
+    let six = |comment, what, to| {
+        let icmp = Expr::Protocol(Transport::Icmpv6);
+        rule(comment, [v6(), icmp, what, Expr::Goto(to)])
+    };
+    [
+        four("echo request", Expr::IcmpType(ECHO_REQUEST), echo),
+        six("echo request", Expr::Icmpv6Type(ECHO_REQUEST6), echo),
+        four("closed port", Expr::PortClosed(IpFamily::V4), closed),
+        six("closed port", Expr::PortClosed(IpFamily::V6), closed),
     ]
 }
 

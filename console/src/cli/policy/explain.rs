@@ -21,7 +21,7 @@ pub struct Arguments {
     /// Policy file, or the name of a preset
     #[arg(value_name = "FILE|PRESET")]
     policy: String,
-    /// host:port, ip:port (IPv6 in brackets) or a URL
+    /// host:port, ip:port (IPv6 in brackets) or a URL; for `--icmp` a host or an address
     #[arg(value_name = "DEST")]
     destination: String,
     /// A floor above the policy (file or preset): the instance's first, then the workspace's
@@ -30,6 +30,9 @@ pub struct Arguments {
     /// A UDP flow
     #[arg(long)]
     udp: bool,
+    /// An echo (ping); the destination has no port
+    #[arg(long, conflicts_with_all = ["udp", "sni", "method", "path"])]
+    icmp: bool,
     /// Server name that the client would send, if it is another than the host
     #[arg(long, value_name = "NAME")]
     sni: Option<String>,
@@ -105,12 +108,12 @@ fn print(destination: &str, explanation: &Explanation) -> Result<(), Failure> {
 
 fn question(arguments: &Arguments) -> Result<Question, Failure> {
     let usage = |message: String| Failure::new(message).code(USAGE);
-    let destination = destination(&arguments.destination).map_err(usage)?;
-    let protocol = if arguments.udp {
-        Protocol::Udp
-    } else {
-        Protocol::Tcp
+    let protocol = match (arguments.udp, arguments.icmp) {
+        (_, true) => Protocol::Icmp,
+        (true, false) => Protocol::Udp,
+        (false, false) => Protocol::Tcp,
     };
+    let destination = destination(&arguments.destination, protocol).map_err(usage)?;
     let mut question = Question::new(destination.host, destination.port, protocol);
     let sni = arguments.sni.as_deref().map(Name::parse).transpose();
     question.sni = sni.map_err(|e| usage(format!("--sni: {e}")))?;
@@ -132,7 +135,11 @@ struct Destination {
     path: Option<String>,
 }
 
-fn destination(text: &str) -> Result<Destination, String> {
+fn destination(text: &str, protocol: Protocol) -> Result<Destination, String> {
+    if !protocol.has_ports() {
+        return portless(text);
+    }
+
     let (scheme_port, rest) = match text.split_once("://") {
         Some(("http", rest)) => (Some(80), rest),
         Some(("https", rest)) => (Some(443), rest),
@@ -155,6 +162,23 @@ fn destination(text: &str) -> Result<Destination, String> {
         host: parsed.host,
         port,
         path,
+    })
+}
+
+/// A host or an address alone; IPv6 with or without brackets.
+fn portless(text: &str) -> Result<Destination, String> {
+    let host = match netpolicy::addr::parse_ip(text) {
+        Ok(address) => Host::Address(address),
+        Err(_) => match Authority::parse(text.as_bytes()) {
+            Ok(Authority { host, port: None }) => host,
+            Ok(_) => return Err(format!("{text:?} has a port, and an echo has none")),
+            Err(error) => return Err(format!("{text:?} is no destination: {error}")),
+        },
+    };
+    Ok(Destination {
+        host,
+        port: 0,
+        path: None,
     })
 }
 
@@ -202,7 +226,7 @@ mod tests {
             ("https://EXAMPLE.com?x", name("example.com"), 443, Some("/")),
         ] {
             assert_eq!(
-                destination(text),
+                destination(text, Protocol::Tcp),
                 Ok(Destination {
                     host,
                     port,
@@ -225,7 +249,17 @@ mod tests {
             "0x7f.1:80",
             "u@example.com:80",
         ] {
-            assert!(destination(text).is_err(), "{text:?}");
+            assert!(destination(text, Protocol::Tcp).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_echo_goes_to_a_host_without_a_port() {
+        for text in ["192.0.2.1", "2001:db8::1", "[2001:db8::1]", "example.com"] {
+            assert_eq!(destination(text, Protocol::Icmp).unwrap().port, 0, "{text}");
+        }
+        for text in ["example.com:443", "https://example.com", "0x7f.1", ""] {
+            assert!(destination(text, Protocol::Icmp).is_err(), "{text:?}");
         }
     }
 }

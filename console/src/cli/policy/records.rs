@@ -320,7 +320,8 @@ fn contact_of(
             Host::Name(_) => None,
         }),
         to,
-        port: (subject.port != 0).then_some(subject.port),
+        // a question about a name has none; an echo has none either, and says 0
+        port: (subject.port != 0 || subject.protocol == Protocol::Icmp).then_some(subject.port),
         protocol: subject.protocol,
         class,
         heard: None,

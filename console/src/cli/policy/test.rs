@@ -102,8 +102,9 @@ fn row(tested: &Tested) -> [String; 5] {
 fn destination(tested: &Tested) -> String {
     let test = &tested.test;
     let mut text = test.to.to_string();
-    if test.protocol == Protocol::Udp {
-        text.push_str(" udp");
+    if test.protocol != Protocol::Tcp {
+        text.push(' ');
+        text.push_str(test.protocol.word());
     }
     if let Some(sni) = &test.sni {
         text = format!("{text} sni={sni}");

@@ -34,10 +34,10 @@ pub fn print(summary: &Summary) {
 }
 
 fn line(group: &Group) -> String {
-    let protocol = if group.protocol == Protocol::Udp {
-        " udp"
-    } else {
-        ""
+    let protocol = match group.protocol {
+        Protocol::Tcp => "",
+        Protocol::Udp => " udp",
+        Protocol::Icmp => " icmp",
     };
     let often = if group.count > 1 {
         format!(" x{}", group.count)

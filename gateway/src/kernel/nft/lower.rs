@@ -176,7 +176,8 @@ pub fn lower(expr: &Expr) -> Vec<Vm> {
         Expr::To(IpAddr::V6(address)) => vec![network(24, 16), equal(address.octets())],
         Expr::ToNet(net) => to_net(*net),
         Expr::HopLimit(limit) => vec![network(7, 1), equal([*limit])],
-        Expr::Icmpv6Type(kind) => vec![transport(0, 1), equal([*kind])],
+        Expr::IcmpType(kind) | Expr::Icmpv6Type(kind) => vec![transport(0, 1), equal([*kind])],
+        Expr::PortClosed(family) => port_closed(*family),
         Expr::SourceNotIn(set) => pair(META_IIFNAME, Side::Source, *set, true),
         Expr::DestinationIn(set) => pair(META_OIFNAME, Side::Destination, *set, false),
         Expr::Port(port) => vec![transport(2, 2), equal(port.to_be_bytes())],
@@ -231,6 +232,27 @@ pub fn lower(expr: &Expr) -> Vec<Vm> {
     }
 }
 
+/// Type and code, and in the quote behind the ICMP header: a plain IPv4 header, and its protocol.
+fn port_closed(family: IpFamily) -> Vec<Vm> {
+    const UDP: u8 = 17;
+    match family {
+        IpFamily::V4 => vec![
+            transport(0, 2),
+            equal([3, 3]),
+            transport(8, 1),
+            equal([0x45]),
+            transport(17, 1),
+            equal([UDP]),
+        ],
+        IpFamily::V6 => vec![
+            transport(0, 2),
+            equal([1, 4]),
+            transport(14, 1),
+            equal([UDP]),
+        ],
+    }
+}
+
 /// `NF_DROP` and `NF_ACCEPT`.
 pub(in crate::kernel) const fn fate_code(fate: Fate) -> i32 {
     match fate {
@@ -262,7 +284,11 @@ fn pair(interface: u32, side: Side, set: SetName, inverted: bool) -> Vec<Vm> {
 const fn is_v4(set: SetName) -> bool {
     matches!(
         set,
-        SetName::Source4 | SetName::Connects4 | SetName::Questions4 | SetName::Datagrams4
+        SetName::Source4
+            | SetName::Connects4
+            | SetName::Questions4
+            | SetName::Datagrams4
+            | SetName::Echoes4
     )
 }
 

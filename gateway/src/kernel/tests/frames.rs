@@ -239,13 +239,17 @@ fn other_protocols_and_icmp_are_dropped() {
             "drop_protocol",
         );
     }
-    // Echo to the gateway and to the world, timestamp, redirect, forged errors.
+    // Echo reply, timestamp, address mask, router advertisement, redirect, forged errors.
     for (to, kind) in [
-        (SERVICE4, 8),
-        (FAR4, 8),
+        (FAR4, 0),
         (SERVICE4, 13),
+        (FAR4, 13),
+        (SERVICE4, 17),
+        (SERVICE4, 9),
+        (SERVICE4, 10),
         (SERVICE4, 5),
         (SERVICE4, 3),
+        (FAR4, 11),
     ] {
         let payload = vec![kind, 0, 0, 0, 0, 0, 0, 0];
         link.four(
@@ -258,10 +262,10 @@ fn other_protocols_and_icmp_are_dropped() {
             "drop_icmp",
         );
     }
-    // Echo, router solicitation and advertisement, redirect, packet too big; a neighbour solicitation for a stranger.
+    // Echo reply, router solicitation and advertisement, redirect, packet too big; a neighbour solicitation for a stranger.
     for (to, kind) in [
-        (SERVICE6, 128),
-        (FAR6, 128),
+        (FAR6, 129),
+        (SERVICE6, 1),
         (SERVICE6, 133),
         (SERVICE6, 134),
         (SERVICE6, 137),
@@ -282,6 +286,76 @@ fn other_protocols_and_icmp_are_dropped() {
     link.nothing_arrived();
     link.arrives(0, 0x0800, &good4.bytes());
     link.arrives(1, 0x86dd, &good6.bytes());
+}
+
+/// An error of ICMP that quotes the beginning of a packet.
+fn quoting(kind: u8, code: u8, quote: &[u8]) -> Vec<u8> {
+    let mut message = vec![kind, code, 0, 0, 0, 0, 0, 0];
+    message.extend(quote);
+    message
+}
+
+#[test]
+fn only_a_closed_udp_port_may_be_told_and_echoes_go_nowhere_else() {
+    let link = Link::open();
+    let (good4, good6) = (Four::question(), Six::question());
+    let (quote4, quote6) = (good4.bytes(), good6.bytes());
+    let mut options = quote4.clone();
+    options[0] = 0x46;
+    let mut of_tcp = quote4.clone();
+    of_tcp[9] = 6;
+    for payload in [
+        quoting(3, 3, &of_tcp),
+        quoting(3, 3, &options),
+        quoting(3, 1, &quote4),
+        quoting(3, 4, &quote4),
+        quoting(11, 0, &quote4),
+        quoting(12, 0, &quote4),
+    ] {
+        let protocol = 1;
+        let packet = Four {
+            to: FAR4,
+            protocol,
+            payload,
+            ..good4.clone()
+        };
+        link.four(&packet, "drop_icmp");
+    }
+    let mut of_tcp = quote6.clone();
+    of_tcp[6] = 6;
+    for payload in [
+        quoting(1, 4, &of_tcp),
+        quoting(1, 3, &quote6),
+        quoting(2, 0, &quote6),
+        quoting(3, 0, &quote6),
+    ] {
+        let packet = Six {
+            to: FAR6,
+            next: 58,
+            payload,
+            ..good6.clone()
+        };
+        link.six(&packet, "drop_icmp");
+    }
+    // where no decision is asked about, no echo is either
+    let echo = |kind: u8| vec![kind, 0, 0, 0, 0, 0, 0, 0];
+    for to in [[224, 0, 0, 1], [255; 4]] {
+        let packet = Four {
+            to: to.into(),
+            protocol: 1,
+            payload: echo(8),
+            ..good4.clone()
+        };
+        link.four(&packet, "drop_multicast");
+    }
+    let group = Six {
+        to: "ff02::1".parse().unwrap(),
+        next: 58,
+        payload: echo(128),
+        ..good6.clone()
+    };
+    link.six(&group, "drop_multicast");
+    link.nothing_arrived();
 }
 
 #[test]

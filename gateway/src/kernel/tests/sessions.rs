@@ -9,7 +9,7 @@ use super::lab::{Lab, Sandbox};
 use crate::kernel::Posture;
 use crate::kernel::arrivals::Arrivals;
 use crate::kernel::batch::Batch;
-use crate::kernel::icmp::{About, Errors, Trouble};
+use crate::kernel::icmp::{About, Errors, Sent, Trouble};
 use crate::kernel::sessions::{UdpDoor, reply_socket};
 
 /// What a door got: from, to, hops, bytes.
@@ -103,6 +103,7 @@ fn errors_reach_the_socket_that_sent_and_no_other() {
         let about = About {
             from,
             to: asked,
+            sent: Sent::Udp,
             bytes: &bytes,
         };
         errors.tell(about, Trouble::PortUnreachable);

@@ -7,7 +7,8 @@ use netpolicy::policy::Speaks;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
-use super::{HELD, Held};
+use super::HELD;
+use super::table::Held;
 use crate::detect::Hello;
 use crate::detect::quic::{Claims, Inspector, Look};
 

@@ -13,7 +13,7 @@ mod cut;
 mod hearing;
 mod moving;
 mod session;
-mod table;
+pub(super) mod table;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -33,30 +33,23 @@ use crate::context::Context;
 use crate::detect::quic::Known;
 use crate::kernel::Ns;
 use crate::kernel::arrivals::{Arrival, Arrivals};
-use crate::kernel::icmp::{About, Errors, Trouble};
+use crate::kernel::icmp::{About, Errors, Sent, Trouble};
 use crate::kernel::sessions::{Cutting, UdpDoor};
-use crate::limits::{FlowSlot, Taken};
+use crate::limits::FlowSlot;
 use crate::network::Network;
 use crate::network::flows::Door;
 use crate::relay::{Waits, plain_denial};
-use table::{Key, Place, Table};
+use table::{Held, Key, Place, Table};
 
 /// Datagrams of one session that wait for its decision; later ones are lost, as on a full line.
 const HELD: usize = 16;
-
-/// A datagram that waits, with its place among all that do.
-#[derive(Debug)]
-struct Held {
-    bytes: Vec<u8>,
-    _place: Taken,
-}
 
 /// What the door shares with its sessions.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     ctx: Context,
     ns: Ns,
-    errors: Errors,
+    errors: Arc<Errors>,
     /// Handshakes of QUIC that any session began.
     handshakes: Arc<Known>,
     cut: cut::Cut,
@@ -68,7 +61,7 @@ pub(crate) struct Sessions {
 pub fn serve_udp(
     ctx: &Context,
     ns: Ns,
-    errors: Errors,
+    errors: Arc<Errors>,
     doors: impl IntoIterator<Item = UdpDoor>,
 ) -> std::io::Result<()> {
     let sessions = Arc::new(Sessions {
@@ -131,6 +124,7 @@ impl Sessions {
         let about = About {
             from: key.source,
             to: key.destination,
+            sent: Sent::Udp,
             bytes: arrival.bytes,
         };
         if arrival.hops == 1 {
@@ -148,6 +142,7 @@ impl Sessions {
         if let Some(place) = network.ledger.hold(&self.ctx.ceilings) {
             let held = Held {
                 bytes: bytes.to_vec(),
+                sequence: 0,
                 _place: place,
             };
             // full or over: lost
@@ -234,7 +229,14 @@ impl Sessions {
 
     fn refuse(&self, origin: &Origin, bytes: &[u8], trouble: Trouble) {
         let (from, to): (SocketAddr, SocketAddr) = (origin.source, origin.destination);
-        self.errors.tell(About { from, to, bytes }, trouble);
+        let sent = Sent::Udp;
+        let about = About {
+            from,
+            to,
+            sent,
+            bytes,
+        };
+        self.errors.tell(about, trouble);
     }
 
     fn now_ms(&self) -> u64 {

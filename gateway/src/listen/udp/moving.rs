@@ -18,13 +18,13 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
-use super::Held;
 use super::hearing::First;
 use super::session::Session;
+use super::table::Held;
 use crate::detect::quic::{Inspector, Look};
 use crate::detect::{Hello, Language};
 use crate::kernel::batch::{Batch, Giving};
-use crate::kernel::icmp::{About, Trouble};
+use crate::kernel::icmp::{About, Sent, Trouble};
 use crate::kernel::sessions::{next_error, path_mtu};
 use crate::network::flows::Flow;
 use crate::relay::{End, Lane, Notes, Refusal, Way};
@@ -355,6 +355,7 @@ impl Moving<'_> {
         let about = About {
             from: origin.source,
             to: origin.destination,
+            sent: Sent::Udp,
             bytes,
         };
         self.session.sessions.errors.tell(about, trouble);

@@ -12,10 +12,10 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::Sessions;
 use super::hearing::{First, hear};
 use super::moving::{Hearing, Moving};
-use super::table::{Key, Place};
-use super::{Held, Sessions};
+use super::table::{Held, Key, Place};
 use crate::context::now_ms;
 use crate::detect::quic::Claims;
 use crate::kernel::icmp::Trouble;

@@ -8,24 +8,32 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::Held;
-use crate::limits::FlowSlot;
+use crate::limits::{FlowSlot, Taken};
 use crate::network::Network;
 
 /// A session that moved something within this time does not make room for another: a client that uses all its places is
 /// told so, instead of its sessions pushing each other out.
 const BUSY_MS: u64 = 1_000;
 
+/// A datagram or an echo request that waits, with its place among all that do.
+#[derive(Debug)]
+pub(in crate::listen) struct Held {
+    pub bytes: Vec<u8>,
+    /// Of an echo request; 0 for a datagram.
+    pub sequence: u16,
+    pub _place: Taken,
+}
+
 /// Between whom. A source belongs to one network at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Key {
+pub(in crate::listen) struct Key {
     pub source: SocketAddr,
     pub destination: SocketAddr,
 }
 
 /// A session's place among its network's flows.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(in crate::listen) struct Place {
     slot: Mutex<Option<FlowSlot>>,
     active_ms: AtomicU64,
     /// Fires when another session needs the place.
@@ -72,7 +80,7 @@ struct Entry {
 
 /// All sessions of the gateway.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(in crate::listen) struct Table {
     entries: HashMap<Key, Entry>,
     next: u64,
 }

@@ -112,6 +112,9 @@ pub(super) fn about(event: &mut Event, subject: &Subject) {
     let (protocol_num, protocol_name) = match subject.protocol {
         Protocol::Tcp => (6, "tcp"),
         Protocol::Udp => (17, "udp"),
+        // an IPv6 sandbox address speaks ICMPv6
+        Protocol::Icmp if subject.source.is_ipv6() => (58, "ipv6-icmp"),
+        Protocol::Icmp => (1, "icmp"),
     };
     event.connection_info = Some(ConnectionInfo {
         direction_id,
@@ -181,6 +184,7 @@ pub(super) fn named(subject: &Subject) -> String {
     match (&subject.name, subject.address, subject.port) {
         (Some(name), _, 0) => name.clone(),
         (Some(name), _, port) => format!("{name}:{port}"),
+        (None, Some(address), 0) => address.to_string(),
         (None, Some(address), port) => std::net::SocketAddr::new(address, port).to_string(),
         (None, None, 0) => "a name that cannot be one".to_owned(),
         (None, None, port) => format!("port {port}"),

@@ -4,6 +4,7 @@ mod addresses;
 mod aliases;
 mod bytes;
 mod cost;
+mod echo;
 mod heard;
 mod layers;
 mod lookups;
@@ -109,6 +110,13 @@ impl Ask {
     pub(super) fn udp(mut self) -> Self {
         self.intent.protocol = Protocol::Udp;
         self
+    }
+
+    /// As the echo door asks: without a port, and nothing will be heard.
+    pub(super) fn echo(mut self) -> Self {
+        self.intent.protocol = Protocol::Icmp;
+        self.intent.port = 0;
+        self.heard_nothing()
     }
 
     pub(super) fn ingress(mut self) -> Self {

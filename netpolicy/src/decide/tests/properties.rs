@@ -72,15 +72,18 @@ fn entry(key: &'static str) -> impl Strategy<Value = String> {
         "speaks: tls",
         "speaks: http",
         "protocol: udp",
+        "protocol: icmp",
         "until: 2020-01-01",
     ]);
     (prop_oneof![host, cidr], ports(), how).prop_map(move |(to, ports, how)| {
-        let ports = if ports.is_empty() && to.starts_with("cidr") && key == "allow" {
+        let ports = if how == "protocol: icmp" {
+            ""
+        } else if ports.is_empty() && to.starts_with("cidr") && key == "allow" {
             "ports: any"
         } else {
             ports
         };
-        let how = if key == "deny" && how != "protocol: udp" {
+        let how = if key == "deny" && !how.starts_with("protocol") {
             ""
         } else {
             how
@@ -206,11 +209,14 @@ fn any_rule(
     fits: impl Fn(&Selector) -> bool,
 ) -> bool {
     rules.iter().any(|rule| {
-        let on_port = rule
-            .ports
-            .0
-            .iter()
-            .any(|range| *range.start() <= port && port <= *range.end());
+        // an echo has no port: only what speaks of all of them speaks of it
+        let on_port = match protocol {
+            Protocol::Icmp => rule.ports.0 == [1..=u16::MAX],
+            Protocol::Tcp | Protocol::Udp => {
+                let mut ranges = rule.ports.0.iter();
+                ranges.any(|range| *range.start() <= port && port <= *range.end())
+            }
+        };
         let on_protocol = rule.protocol.is_none() || rule.protocol == Some(protocol);
         on_port && on_protocol && rule.until.is_none_or(|until| NOW < until) && fits(&rule.to)
     })

@@ -33,7 +33,10 @@ fn structure_mistakes_have_place_and_hint() {
             "allow:\n  - { host: a.example.com, speaks: any, http: [{ methods: [GET] }] }\n  - { host: a.example.com, http: [] }\n  - { host: a.example.com, http: [{}] }"
         ),
         &with(
-            "allow:\n  - { host: a.example.com, protocol: udp, speaks: http }\n  - { host: a.example.com, protocol: icmp }\n  - { host: a.example.com, speaks: https }"
+            "allow:\n  - { host: a.example.com, protocol: udp, speaks: http }\n  - { host: a.example.com, protocol: sctp }\n  - { host: a.example.com, speaks: https }"
+        ),
+        &with(
+            "allow:\n  - { host: a.example.com, protocol: icmp, ports: [80] }\n  - { cidr: 203.0.113.0/24, protocol: icmp, speaks: any, http: [{ methods: [GET] }] }\ndeny:\n  - { host: b.example.com, protocol: icmp, ports: any }\ntests:\n  - { to: 'a.example.com:80', protocol: icmp, expect: permit }\n  - { to: a.example.com, protocol: icmp, expect: permit }"
         ),
         &with("deny:\n  - { host: a.example.com, speaks: any, until: 2027-01-01 }\n  - {}"),
         &with("ingress:\n  - 8080\n  - {}\n  - { ports: [] }\n  - { ports: 8080 }"),
