@@ -58,8 +58,8 @@ impl Dialer {
         cutting: Cutting,
     ) -> Result<Pinger, DialError> {
         let may_be_host = ground.class() == Some(Class::Host);
-        if !may_be_host && (self.is_local)(target) {
-            return Err(DialError::is_machine());
+        if !may_be_host {
+            self.check_elsewhere(target)?;
         }
         let failed = |source| DialError {
             source,
