@@ -104,7 +104,8 @@ fn a_flood_is_thinned_out_and_another_sandbox_pings_on() {
     let (answered, said) = ping(&other, &["-c", "2", OTHER4]);
     assert!(answered, "{said}");
     // requests and replies: 100 a second and a burst of 200
-    let most = 2 * (200 + 100 * (began.elapsed().as_secs() as usize + 1));
+    let seconds = usize::try_from(began.elapsed().as_secs()).expect("seconds") + 1;
+    let most = 2 * (200 + 100 * seconds);
     let seen = lab.capture.touching(mark, ip(PUBLIC4)).len();
     assert!((1..=most).contains(&seen), "{seen} of at most {most}");
 }
