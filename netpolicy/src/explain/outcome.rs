@@ -173,9 +173,7 @@ pub(super) fn said(question: &Question) -> Option<(&str, &str)> {
 fn asks(s: &Snapshot, question: &Question, denial: &Denial, now: UnixSeconds) -> bool {
     let asking = |job: &Policy| job.unknown == Unknown::Ask && job.network == NetworkMode::Domains;
     let local = matches!(&question.to, Host::Name(name) if special(name).is_some());
-    // an entry for other transports, as one for other ports
-    let portless = denial.reason == Reason::ProtocolNotAllowed && !question.protocol.has_ports();
-    (is_miss(denial.reason) || portless)
+    is_miss(denial.reason)
         && denial.layer == Some(LayerKind::Job)
         && s.job().is_some_and(asking)
         && !local
@@ -185,7 +183,11 @@ fn asks(s: &Snapshot, question: &Question, denial: &Denial, now: UnixSeconds) ->
 fn is_miss(reason: Reason) -> bool {
     matches!(
         reason,
-        Reason::NameNotAllowed | Reason::AddressNotAllowed | Reason::PortNotAllowed
+        Reason::NameNotAllowed
+            | Reason::AddressNotAllowed
+            | Reason::PortNotAllowed
+            // an entry for other transports is as one for other ports
+            | Reason::ProtocolNotAllowed
     )
 }
 
