@@ -72,10 +72,20 @@ fn every_declared_metric_is_touched_by_what_it_is_about() {
         let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
         drop(socket.send_to(b"x", "224.0.0.251:5353"));
     });
+    // an echo request whose checksum is wrong
+    let damaged = format!(
+        "import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP).sendto(b'\\x08\\0\\0\\0\\0\\1\\0\\1', ('{PUBLIC4}', 0))"
+    );
+    assert!(closed.exec(&["python3", "-c", &damaged]).status.success());
     lab.replace_policy(&sandbox, policies::NONE).expect(0);
-    let text = eventually("the flow's end to be counted", || {
+    let text = eventually("the flow's end and the echo to be counted", || {
         let text = scrape(&lab);
-        (value(&text, "sallyport_flows_closed_total") > Some(0.0)).then_some(text)
+        let both = [
+            "sallyport_flows_closed_total",
+            "sallyport_echoes_refused_total",
+        ];
+        let counted = both.iter().all(|series| value(&text, series) > Some(0.0));
+        counted.then_some(text)
     });
     for series in [
         "sallyport_flows_open",
