@@ -140,7 +140,7 @@ fn families(probe: &Value, open: &[&str]) {
     }
 }
 
-at!(sbx_04_06_07_37_and_net_46_nothing_of_the_machine_is_there: docker podman rootless);
+at!(sbx_04_06_07_37_and_net_46_nothing_of_the_machine_is_there: docker podman);
 fn sbx_04_06_07_37_and_net_46_nothing_of_the_machine_is_there(place: Place) {
     let world = World::on(place);
     let abstract_name = format!("sallyport-test-abstract-{}", std::process::id());

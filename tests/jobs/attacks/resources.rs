@@ -9,9 +9,11 @@ at!(sbx_12_a_fork_bomb_is_bounded_and_can_be_stopped: docker gvisor);
 fn sbx_12_a_fork_bomb_is_bounded_and_can_be_stopped(place: Place) {
     let world = World::on(place);
     let bomb = "bomb() { bomb | bomb & }; bomb; while :; do :; done";
+    // engines need minutes to bury the hundreds of processes that a kernel in user space leaves when it dies
+    let pids = if place.has_own_kernel() { "16" } else { "64" };
     let begun = Instant::now();
     let said = world.run(
-        &["--timeout", "4s", "--pids", "64"],
+        &["--timeout", "4s", "--pids", pids],
         &["/bin/bash", "-c", bomb],
     );
     // the shell may also give up by itself once it cannot fork
@@ -75,12 +77,12 @@ for made in range(1000):
         os._exit(0)
     print(made, flush=True)
 ";
-    let said = world.run(&["--pids", "64"], &["python3", "-c", all]);
+    let said = world.run(&["--pids", "16"], &["python3", "-c", all]);
     assert!(said.code.is_some_and(|c| c != 0 && c != 125), "{said:?}");
     let made = said.out.lines().count();
     assert!(
-        (60..192).contains(&made),
-        "{made} children under a limit of 64: {said:?}"
+        (16..96).contains(&made),
+        "{made} children under a limit of 16: {said:?}"
     );
 }
 
