@@ -38,11 +38,17 @@ impl Ns {
     ///
     /// Its rules tell, also when it is stopped. A lock would not: everybody may lock what everybody may open.
     pub fn refuse_gateways(&self) -> Result<(), KernelError> {
-        let tables = self.run(|| {
-            let socket = wire::netfilter_socket().act("opening a rule socket in a namespace")?;
-            read::tables(&socket).act("listing the rule tables of a namespace")
+        let is_gateways = self.run(|| match wire::netfilter_socket() {
+            Err(error) if lacks_nftables(&error) => Ok(false),
+            Err(error) => Err(error).act("opening a rule socket in a namespace"),
+            Ok(socket) => match read::tables(&socket) {
+                Err(error) if lacks_nftables(&error) => Ok(false),
+                found => found
+                    .map(|tables| tables.iter().any(|(_, name)| name.starts_with(TABLE)))
+                    .act("listing the rule tables of a namespace"),
+            },
         })?;
-        if tables.iter().any(|(_, name)| name.starts_with(TABLE)) {
+        if is_gateways {
             return Err(KernelError::ForbiddenNamespace {
                 id: self.id(),
                 what: "a gateway's own",
@@ -50,6 +56,13 @@ impl Ns {
         }
         Ok(())
     }
+}
+
+/// Whether a refusal means that the kernel has no nf_tables (no netfilter sockets, or nobody behind them that lists
+/// tables): then no table of theirs is anywhere.
+fn lacks_nftables(error: &io::Error) -> bool {
+    let lacking = [libc::EPROTONOSUPPORT, libc::EOPNOTSUPP, libc::EINVAL];
+    error.raw_os_error().is_some_and(|e| lacking.contains(&e))
 }
 
 /// The users who made the user namespace of a network namespace, and those above it, as far as they can be seen.
