@@ -26,12 +26,14 @@ use crate::config::EgressFilter;
 use crate::context::now_ms;
 use crate::control::api::PostureView;
 use crate::control::api::Via;
-use crate::kernel::{Enforcer, Firewall, KernelError, Mismatch, is_our_link};
+use crate::kernel::{Backend, Enforcer, Firewall, KernelError, Mismatch, is_our_link};
 use crate::network::registry::Registry;
 use crate::record::{Entry, Journal};
 
 /// How often the kernel is compared with what was asked, beside whenever it says that something changed.
 const LOOK: Duration = Duration::from_secs(2);
+/// The same where nobody says that rules were changed: for so long a foreign change can last.
+const LOOK_UNTOLD: Duration = Duration::from_secs(1);
 /// How soon a repair that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -170,6 +172,11 @@ impl Posture {
             since_ms: now.since_ms,
             notes: self.firewall.get().map(notes).unwrap_or_default(),
             via: self.via(),
+            enforcement: self
+                .firewall
+                .get()
+                .map_or("", |e| e.backend().as_str())
+                .to_owned(),
         }
     }
 
@@ -377,7 +384,11 @@ impl Posture {
                 // The runtime is ending, or the look panicked: either way nothing vouches for the rules.
                 self.distrust();
             }
-            let pause = if *self.open.borrow() { LOOK } else { RETRY };
+            let pause = match self.firewall.get().map(Enforcer::backend) {
+                _ if !*self.open.borrow() => RETRY,
+                Some(Backend::Iptables) => LOOK_UNTOLD,
+                Some(Backend::Nftables) | None => LOOK,
+            };
             tokio::select! {
                 () = self.wake.notified() => {}
                 () = tokio::time::sleep(pause) => {}

@@ -4,6 +4,7 @@
 
 mod denials;
 mod filter;
+mod iptables;
 mod member_forgeries;
 mod members;
 mod permits;

@@ -132,6 +132,11 @@ impl Gateway {
 
     /// Starts it (again) and waits until its control socket answers.
     pub fn launch(&mut self) {
+        self.launch_through(&[]);
+    }
+
+    /// The same, by a program that becomes the gateway.
+    pub fn launch_through(&mut self, program: &[&str]) {
         let config = self.config();
         let mut arguments = vec!["gateway".into(), "--config".into(), config.into_os_string()];
         arguments.extend(self.launch.options.iter().map(Into::into));
@@ -173,6 +178,12 @@ impl Gateway {
             }
             None => cli::command(&arguments),
         };
+        if let [program, arguments @ ..] = program {
+            let mut through = Command::new(program);
+            through.args(arguments).arg(command.get_program());
+            through.args(command.get_args()).stdin(Stdio::null());
+            command = through;
+        }
         let log = File::options()
             .create(true)
             .append(true)
@@ -237,6 +248,12 @@ fn config_text(directory: &Path, name: &str, extra: &str) -> String {
         "gateway:\n  namespace: {name}\n  control: {at}/control.sock\n  state_dir: {at}/state\n  \
          run_dir: {at}/run\n  uplink: this\n  resolvers: [\"{DNS}\"]\n"
     );
+    // what the whole lab may be run on, beside the tests that choose for themselves
+    if let Ok(kind) = std::env::var("LAB_ENFORCEMENT")
+        && !extra.contains("enforcement:")
+    {
+        let _ = writeln!(text, "  enforcement: {kind}");
+    }
     for line in extra.lines() {
         let _ = writeln!(text, "  {line}");
     }

@@ -76,7 +76,8 @@ impl Builder {
     #[must_use]
     pub fn without_firewall(mut self) -> Self {
         self.launch.without_firewall = true;
-        self
+        // hidden is nf_tables alone
+        self.config("enforcement: nftables")
     }
 
     /// Adds lines to the `gateway` section of the configuration.

@@ -24,7 +24,7 @@ use crate::control::verbs::Verbs;
 use crate::kernel::echo::EchoDoor;
 use crate::kernel::icmp::Errors;
 use crate::kernel::sessions::UdpDoor;
-use crate::kernel::{self, Enforcer, Firewall, KernelError, Ns, NsId, Queue, netns};
+use crate::kernel::{self, Backend, Enforcer, Firewall, KernelError, Ns, NsId, Queue, netns};
 use crate::limits::Ceilings;
 use crate::metrics;
 use crate::network::Networks;
@@ -165,14 +165,17 @@ fn collectors(config: &GatewayConfig) -> Result<Option<metrics::Listener>, Build
 
 /// The sockets of the UDP door and of the echo door, and those that say ICMP.
 pub(super) fn datagrams(enforcer: &Enforcer) -> Result<super::Datagrams, KernelError> {
-    let config = enforcer.config();
-    let service = (config.service4, config.service6);
     let ns = enforcer.ns();
     Ok(super::Datagrams {
-        udp: UdpDoor::all(ns, config.ports)?,
+        udp: UdpDoor::all(ns, enforcer.config().ports)?,
         echo: EchoDoor::all(ns)?,
-        errors: Arc::new(Errors::open(ns, service)?),
+        errors: Arc::new(errors(enforcer)?),
     })
+}
+
+fn errors(enforcer: &Enforcer) -> Result<Errors, KernelError> {
+    let config = enforcer.config();
+    Errors::open(enforcer.ns(), (config.service4, config.service6))
 }
 
 pub(super) fn files(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BuildError {
@@ -207,6 +210,7 @@ pub fn kernel(config: &GatewayConfig, pools: &Pools) -> kernel::Config {
         directory: config.namespaces(),
         name: config.namespace.clone(),
         limits: config.floods,
+        enforcement: config.enforcement,
         ..kernel::Config::new(pools.service_v4(), pools.service_v6())
     }
 }
@@ -240,6 +244,10 @@ pub(super) fn queue(enforcer: &Enforcer) -> Result<Option<SynReader>, BuildError
         QueueKind::None => Ok(None),
         QueueKind::Native(number) | QueueKind::Compat(number) => {
             let queue = Queue::open(enforcer.ns(), number, QUEUE_LENGTH)?;
+            let queue = match enforcer.backend() {
+                Backend::Nftables => queue,
+                Backend::Iptables => queue.answering(errors(enforcer)?),
+            };
             Ok(Some(SynReader::new(queue).map_err(|source| {
                 BuildError::Files {
                     act: "waiting for the queue".to_owned(),
@@ -252,6 +260,9 @@ pub(super) fn queue(enforcer: &Enforcer) -> Result<Option<SynReader>, BuildError
 
 pub(crate) fn notes(enforcer: &Enforcer) -> Vec<String> {
     let mut notes = Vec::new();
+    if enforcer.backend() == Backend::Iptables {
+        notes.push("the rules go through iptables: groups are refused, and changes by others are found by looking each second".to_owned());
+    }
     if enforcer.queue() == QueueKind::None {
         notes.push(
             "this kernel has no packet queue: connects are accepted first and reset on failure"

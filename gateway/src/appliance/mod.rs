@@ -90,7 +90,7 @@ impl BuildError {
             Self::Files { .. } => "the gateway needs its state and run directories, and root",
             Self::Journal(_) => "`sallyport record verify` says what is wrong with the journal",
             Self::Kernel(KernelError::NoFirewall(_)) => {
-                "load nf_tables, nft_tproxy and nfnetlink_queue, or boot a kernel that has them; `sallyport doctor` says what is missing"
+                "load nf_tables, nft_tproxy and nfnetlink_queue, or boot a kernel that has them; without nf_tables, install iptables with its legacy programs; `sallyport doctor` says what is missing"
             }
             Self::Kernel(_) => {
                 "the gateway needs root (or CAP_NET_ADMIN and CAP_SYS_ADMIN) and nf_tables in the kernel"

@@ -89,7 +89,7 @@ pub static GATEWAY: Shape = Shape {
         field(
             "enforcement",
             Kind::Word(&["auto", "nftables", "iptables"]),
-            "Which kernel rules. Default auto.",
+            "Which kernel rules: nf_tables, or the legacy tables of iptables (no groups there). auto: nf_tables where the kernel has it, else iptables. Default auto.",
         ),
         field(
             "uplink",

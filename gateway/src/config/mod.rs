@@ -136,6 +136,8 @@ pub struct GatewayConfig {
     pub networks_per_user: usize,
     /// Policies in git.
     pub sources: Vec<crate::source::SourceConfig>,
+    /// Which kernel rules.
+    pub enforcement: crate::kernel::Enforcement,
     /// What one sandbox may start a second before the kernel drops its packets.
     pub floods: netpolicy::ruleset::Limits,
     /// Sallyport's own listeners.
@@ -178,6 +180,7 @@ impl Default for GatewayConfig {
             // Far above what one runner starts, far below what the default pool has.
             networks_per_user: 1024,
             sources: Vec::new(),
+            enforcement: crate::kernel::Enforcement::default(),
             floods: netpolicy::ruleset::Limits::default(),
             own: OwnListeners::default(),
             journal: JournalConfig::under(&state_dir),

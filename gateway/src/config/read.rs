@@ -15,6 +15,7 @@ use netpolicy::name::{Authority, Host, Name};
 use super::{
     ControlUsers, EgressFilter, GatewayConfig, Management, PoolsConfig, Resolvers, Uplink,
 };
+use crate::kernel::Enforcement;
 use crate::record::JournalConfig;
 use crate::record::syslog::{self, Target};
 use crate::resolve::Upstreams;
@@ -33,7 +34,6 @@ pub fn config(section: &Node, mistakes: &mut Mistakes) -> GatewayConfig {
     let defaults = GatewayConfig::default();
     let state_dir = path("state_dir").unwrap_or(defaults.state_dir);
     let run_dir = path("run_dir").unwrap_or(defaults.run_dir);
-    not_enforced_yet(section, mistakes);
     let control = path("control").unwrap_or_else(|| run_dir.join("control.sock"));
     let management = section
         .field("management")
@@ -96,6 +96,7 @@ pub fn config(section: &Node, mistakes: &mut Mistakes) -> GatewayConfig {
             .field("control_users")
             .map_or_else(ControlUsers::default, |node| users(node, mistakes)),
         sources: crate::source::config::sources(section.field("sources"), mistakes),
+        enforcement: enforcement(section),
         floods: floods(section.field("floods")),
         own: netpolicy::decide::OwnListeners {
             ports: own_ports,
@@ -106,6 +107,15 @@ pub fn config(section: &Node, mistakes: &mut Mistakes) -> GatewayConfig {
         },
         state_dir,
         run_dir,
+    }
+}
+
+/// The grammar knows no other words.
+fn enforcement(section: &Node) -> Enforcement {
+    match section.field("enforcement").and_then(Node::scalar) {
+        Some("nftables") => Enforcement::Nftables,
+        Some("iptables") => Enforcement::Iptables,
+        _ => Enforcement::Auto,
     }
 }
 
@@ -129,21 +139,6 @@ fn own<'a>(section: &'a Node, key: &str) -> &'a [Node] {
         .field("own_listeners")
         .and_then(|own| own.field(key))
         .map_or(&[], Node::items)
-}
-
-/// Settings that are understood and that nothing enforces yet.
-fn not_enforced_yet(section: &Node, mistakes: &mut Mistakes) {
-    for (key, words, instead) in [("enforcement", ["iptables"], "nftables")] {
-        if let Some(node) = section.field(key)
-            && let Some(word) = node.scalar().filter(|said| words.contains(said))
-        {
-            mistakes.hint(
-                &node.at,
-                format!("`{key}: {word}` is not enforced yet"),
-                format!("write `{key}: {instead}`, or remove the key"),
-            );
-        }
-    }
 }
 
 fn list<T>(

@@ -1,6 +1,7 @@
 //! Every mistake at once, each with its place; and the settings that are meant.
 
 use super::*;
+use crate::kernel::Enforcement;
 
 fn mistakes(text: &str) -> Vec<String> {
     GatewayConfig::parse("c.yml", text)
@@ -45,18 +46,14 @@ fn all_mistakes_come_at_once_with_their_places() {
 }
 
 #[test]
-fn what_is_not_enforced_yet_is_refused_with_that_word_and_required_is_taken() {
-    let found = mistakes("gateway:\n  enforcement: iptables\n");
-    assert!(
-        found.len() == 1 && found[0].contains("not enforced yet"),
-        "{found:?}"
-    );
+fn every_word_for_filter_and_rules_is_taken_and_a_wrong_one_is_corrected() {
     for line in [
         "egress_filter: required",
         "egress_filter: auto",
         "egress_filter: \"off\"",
         "enforcement: auto",
         "enforcement: nftables",
+        "enforcement: iptables",
     ] {
         assert!(
             GatewayConfig::parse("c.yml", &format!("gateway:\n  {line}\n")).is_ok(),
@@ -66,6 +63,19 @@ fn what_is_not_enforced_yet_is_refused_with_that_word_and_required_is_taken() {
     assert!(
         mistakes("gateway:\n  egress_filter: requierd\n")[0].contains("did you mean `required`?")
     );
+}
+
+#[test]
+fn the_kind_of_kernel_rules_is_chosen_and_auto_without_a_word() {
+    let of = |line: &str| {
+        let text = format!("gateway:\n  namespace: sallyport\n  {line}\n");
+        GatewayConfig::parse("c.yml", &text).unwrap().enforcement
+    };
+    assert_eq!(of(""), Enforcement::Auto);
+    assert_eq!(of("enforcement: auto"), Enforcement::Auto);
+    assert_eq!(of("enforcement: nftables"), Enforcement::Nftables);
+    assert_eq!(of("enforcement: iptables"), Enforcement::Iptables);
+    assert!(mistakes("gateway:\n  enforcement: iptable\n")[0].contains("did you mean `iptables`?"));
 }
 
 #[test]

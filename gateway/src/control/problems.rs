@@ -50,6 +50,8 @@ pub fn kernel(error: &KernelError) -> Problem {
         KernelError::NoFirewall(_) => Problem::new(503, "not_enforced", error.to_string())
             .hint("`sallyport doctor` says what is missing; `gateway.egress_filter: auto` lets runs go on through a socket to the proxy alone"),
         KernelError::Lacking(_) => Problem::new(503, "not_enforced", error.to_string()),
+        KernelError::NeedsNftables => Problem::new(501, "not_enforced", error.to_string())
+            .hint("attach without a group, or set `gateway.enforcement: nftables` on a kernel that has it"),
         KernelError::Unusable(_) => Problem::new(400, "namespace_refused", error.to_string()),
         KernelError::Io { .. } | KernelError::Mismatch(_) => {
             Problem::new(500, "kernel", chain(error)).hint("sallyport doctor")

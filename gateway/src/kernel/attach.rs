@@ -9,15 +9,15 @@ use std::os::fd::OwnedFd;
 use std::sync::MutexGuard;
 
 use netpolicy::ids::NetworkId;
-use netpolicy::ruleset::InterfaceName;
-use nftnl::MsgType;
+use netpolicy::ruleset::xtables::Change;
+use netpolicy::ruleset::{Element, InterfaceName};
 
+use super::backend::Backend;
 use super::enforcer::Enforcer;
 use super::error::KernelError;
 use super::links::{self, Pair, Wired};
 use super::members::{Member, State};
 use super::netns::{Ns, NsId, route_here};
-use super::nft::write;
 use super::{inspect, sysctl};
 use crate::member::Membership;
 
@@ -103,6 +103,7 @@ impl Enforcer {
     pub fn attach(&self, plan: AttachPlan) -> Result<Attached, KernelError> {
         let sandbox = Ns::from_fd(plan.sandbox)?;
         self.refuse_forbidden(&sandbox)?;
+        self.refuse_members(plan.membership.as_ref())?;
         let id = sandbox.id();
         self.state().begin_wiring(id, &plan.link)?;
         let pair = self.pair(plan.v4, plan.v6);
@@ -125,6 +126,7 @@ impl Enforcer {
         live: &LiveLink,
         membership: Option<Membership>,
     ) -> Result<(), KernelError> {
+        self.refuse_members(membership.as_ref())?;
         let (Some(v4), Some(v6)) = (live.v4, live.v6) else {
             return Err(KernelError::Unusable(
                 "a live link without both addresses cannot be adopted",
@@ -150,10 +152,13 @@ impl Enforcer {
     /// Shuts a network out: its elements go now, its link when the removal is finished.
     pub fn detach(&self, link: &InterfaceName) -> Result<Removal, KernelError> {
         let mut state = self.state();
-        if let Some(member) = state.members.get(link) {
-            write::change_elements(&state.writer, &member.elements(link), MsgType::Del)?;
+        if let Some(member) = state.members.remove(link) {
+            let elements = member.elements(link);
             let had_lanes = member.membership.is_some();
-            state.members.remove(link);
+            if let Err(error) = self.change(&state, &elements, Change::Remove) {
+                state.members.insert(link.clone(), member);
+                return Err(error);
+            }
             state.gone.remove(link);
             if had_lanes {
                 state.close_lanes()?;
@@ -304,16 +309,30 @@ impl Enforcer {
 
     fn admit(&self, link: &InterfaceName, member: Member) -> Result<(), KernelError> {
         let mut state = self.state();
-        write::change_elements(&state.writer, &member.elements(link), MsgType::Add)?;
+        self.change(&state, &member.elements(link), Change::Add)?;
         state.remember(member.index);
         let (elements, has_lanes) = (member.elements(link), member.membership.is_some());
         state.members.insert(link.clone(), member);
         if has_lanes && let Err(error) = state.write_lanes() {
             state.members.remove(link);
-            write::change_elements(&state.writer, &elements, MsgType::Del)?;
+            self.change(&state, &elements, Change::Remove)?;
             return Err(error);
         }
         Ok(())
+    }
+
+    /// Changes the source sets; a change that fails half-way leaves the rules of the members that `state` has.
+    fn change(&self, state: &State, elements: &[Element], way: Change) -> Result<(), KernelError> {
+        let whole = || self.rules(state, state.posture);
+        state.firewall.change(elements, way, whole)
+    }
+
+    /// Members of a group reach each other over rules on their own links, which only nf_tables has.
+    fn refuse_members(&self, membership: Option<&Membership>) -> Result<(), KernelError> {
+        match (self.backend(), membership) {
+            (Backend::Iptables, Some(_)) => Err(KernelError::NeedsNftables),
+            _ => Ok(()),
+        }
     }
 
     fn refuse_forbidden(&self, sandbox: &Ns) -> Result<(), KernelError> {

@@ -11,15 +11,15 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use netlink_sys::Socket;
 use netpolicy::ruleset::{InterfaceName, Limits, Plan, Ports, Queue, Ruleset};
 
+use super::backend::{Backend, Enforcement, Rules, Trial};
 use super::error::{Act, KernelError};
 use super::members::State;
-use super::netns::{Ns, NsId, Origin};
-use super::nft::{read, write};
+use super::netns::{Ns, NsId};
+use super::nft::Counter;
 use super::steering::Steering;
-use super::{links, policy_routing, sysctl, wire};
+use super::{links, policy_routing, sysctl};
 
 /// What the kernel part is made from.
 #[derive(Clone, Debug)]
@@ -40,6 +40,8 @@ pub struct Config {
     pub queue: u16,
     /// MTU of the links.
     pub mtu: u32,
+    /// Which kernel rules.
+    pub enforcement: Enforcement,
 }
 
 impl Config {
@@ -57,6 +59,7 @@ impl Config {
             limits: Limits::default(),
             queue: 0,
             mtu: 1500,
+            enforcement: Enforcement::default(),
         }
     }
 }
@@ -85,6 +88,7 @@ pub(super) struct Inner {
     pub(super) steering: Option<Steering>,
     /// Port number of the socket that writes rules.
     writer_port: u32,
+    backend: Backend,
     state: Mutex<State>,
 }
 
@@ -103,17 +107,16 @@ impl Enforcer {
             });
         }
         let steering = ns.run(|| Ok(Steering::here().ok()))?;
-        let (mut writer, reader) = ns.run(|| {
-            Ok((
-                write::open().map_err(KernelError::without_firewall)?,
-                wire::netfilter_socket().act("opening the socket that reads rules back")?,
-            ))
-        })?;
-        let writer_port = port_of(&mut writer)?;
-        let queue = detect_queue(&writer, &config, origin)?;
+        let trial = Trial {
+            sealed: &|queue| Ruleset::sealed(&plan(&config, queue)),
+            enforcing: &|queue| Ruleset::enforcing(&plan(&config, queue)),
+            number: config.queue,
+        };
+        let (mut firewall, queue) = Rules::open(config.enforcement, &ns, origin, &trial)?;
+        let writer_port = firewall.writer_port()?;
+        let backend = firewall.backend();
         let state = State {
-            writer,
-            reader,
+            firewall,
             posture: Posture::Sealed,
             members: [].into(),
             moving: [].into(),
@@ -128,6 +131,7 @@ impl Enforcer {
             queue,
             steering,
             writer_port,
+            backend,
             state: Mutex::new(state),
         };
         let this = Self {
@@ -142,10 +146,11 @@ impl Enforcer {
     /// Settings, loopback and policy routes.
     pub(super) fn prepare(&self) -> Result<(), KernelError> {
         self.inner.ns.run(sysctl::harden)?;
-        self.inner.ns.route(|handle| async move {
+        let marks = policy_routing::marks(self.backend());
+        self.inner.ns.route(move |handle| async move {
             let lo = links::index_of(&handle, "lo").await?;
             links::bring_up(&handle, lo, "bringing lo up").await?;
-            policy_routing::install(&handle, lo).await
+            policy_routing::install(&handle, lo, marks).await
         })
     }
 
@@ -164,6 +169,11 @@ impl Enforcer {
         self.inner.queue
     }
 
+    /// Which kernel rules are in use.
+    pub fn backend(&self) -> Backend {
+        self.inner.backend
+    }
+
     /// Whether packet steering can be set on links.
     pub fn can_steer(&self) -> bool {
         self.inner.steering.is_some()
@@ -180,8 +190,8 @@ impl Enforcer {
     }
 
     /// Counts of dropped and refused packets by kind.
-    pub fn counters(&self) -> Result<Vec<(String, read::Counter)>, KernelError> {
-        read::counters(&self.state().reader).act("reading the counters")
+    pub fn counters(&self) -> Result<Vec<(String, Counter)>, KernelError> {
+        self.state().firewall.counters()
     }
 
     /// First packets that the kernel dropped because the queue was full or nobody read it, since it was opened.
@@ -208,8 +218,7 @@ impl Enforcer {
         for link in live {
             self.detach(&link)?.finish()?;
         }
-        write::replace_lanes(&self.state().writer, &[])?;
-        write::delete(&self.state().writer)?;
+        self.state().firewall.delete()?;
         Ns::unlink(&self.inner.config.directory, &self.inner.config.name)
     }
 
@@ -230,29 +239,4 @@ pub(super) fn plan(config: &Config, queue: Queue) -> Plan {
         queue,
         limits: config.limits,
     }
-}
-
-/// Tries the native expression, then the compatibility target, by applying a table that holds it. The namespace has no
-/// links yet, or links without elements in sealed rules: nothing passes meanwhile.
-fn detect_queue(writer: &Socket, config: &Config, origin: Origin) -> Result<Queue, KernelError> {
-    for queue in [Queue::Native(config.queue), Queue::Compat(config.queue)] {
-        let rules = Ruleset::enforcing(&plan(config, queue));
-        match write::replace(writer, &rules) {
-            Ok(()) => return Ok(queue),
-            Err(error) if matches!(error.errno(), Some(libc::ENOENT | libc::EOPNOTSUPP)) => {}
-            Err(error) => {
-                tracing::debug!(?origin, "the namespace refused a ruleset");
-                return Err(error);
-            }
-        }
-    }
-    Ok(Queue::None)
-}
-
-fn port_of(socket: &mut Socket) -> Result<u32, KernelError> {
-    let mut address = netlink_sys::SocketAddr::new(0, 0);
-    socket
-        .get_address(&mut address)
-        .act("reading the address of the rule socket")?;
-    Ok(address.port_number())
 }

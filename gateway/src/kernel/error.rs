@@ -46,6 +46,9 @@ pub enum KernelError {
     /// What this host cannot hold, and why.
     #[error("{0}")]
     Lacking(String),
+    /// Members of a group where iptables holds the rules.
+    #[error("a group needs nf_tables, and this gateway's rules go through iptables")]
+    NeedsNftables,
     /// An argument cannot be used.
     #[error("{0}")]
     Unusable(&'static str),

@@ -13,9 +13,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::error::{Act, KernelError};
 use super::netns::Ns;
 
-const ICMP: u8 = 1;
+pub(super) const ICMP: u8 = 1;
 const UDP: u8 = 17;
-const ICMP6: u8 = 58;
+pub(super) const ICMP6: u8 = 58;
 /// `IPPROTO_RAW`: send-only, headers included.
 const RAW: i32 = 255;
 /// Octets of the datagram that are quoted behind its headers; with all headers far below the smallest packet that every
@@ -55,7 +55,7 @@ impl Trouble {
     }
 
     /// Type, code and the second word, IPv4 (RFC 792, RFC 1191).
-    fn four(self) -> Option<(u8, u8, u32)> {
+    pub(super) fn four(self) -> Option<(u8, u8, u32)> {
         match self {
             Self::PortUnreachable => Some((3, 3, 0)),
             Self::HostUnreachable => Some((3, 1, 0)),
@@ -68,7 +68,7 @@ impl Trouble {
     }
 
     /// The same, IPv6 (RFC 4443).
-    fn six(self) -> Option<(u8, u8, u32)> {
+    pub(super) fn six(self) -> Option<(u8, u8, u32)> {
         match self {
             Self::PortUnreachable => Some((1, 4, 0)),
             Self::HostUnreachable => Some((1, 3, 0)),
@@ -157,7 +157,13 @@ impl Errors {
         }
     }
 
-    fn put(&self, packet: &[u8], to: IpAddr) -> io::Result<()> {
+    /// The service addresses.
+    pub(super) const fn service(&self) -> (Ipv4Addr, Ipv6Addr) {
+        self.service
+    }
+
+    /// Sends a whole packet to the sandbox that it is for.
+    pub(super) fn put(&self, packet: &[u8], to: IpAddr) -> io::Result<()> {
         let socket = if to.is_ipv4() { &self.four } else { &self.six };
         // a raw socket takes no port
         let to = SocketAddr::new(to, 0);
@@ -240,7 +246,7 @@ pub(super) fn echo(kind: u8, identifier: u16, sequence: u16, payload: &[u8]) -> 
     message
 }
 
-fn message(kind: u8, code: u8, word: u32, quote: &[u8]) -> Vec<u8> {
+pub(super) fn message(kind: u8, code: u8, word: u32, quote: &[u8]) -> Vec<u8> {
     let mut message = vec![kind, code, 0, 0];
     message.extend(word.to_be_bytes());
     message.extend(quote);
@@ -254,7 +260,7 @@ fn udp_header(about: About<'_>) -> Vec<u8> {
     fields.into_iter().flat_map(u16::to_be_bytes).collect()
 }
 
-fn header4((from, to): (Ipv4Addr, Ipv4Addr), protocol: u8, payload: usize) -> Vec<u8> {
+pub(super) fn header4((from, to): (Ipv4Addr, Ipv4Addr), protocol: u8, payload: usize) -> Vec<u8> {
     let total = u16::try_from(payload + 20)
         .unwrap_or(u16::MAX)
         .to_be_bytes();
@@ -270,7 +276,7 @@ fn header4((from, to): (Ipv4Addr, Ipv4Addr), protocol: u8, payload: usize) -> Ve
     header
 }
 
-fn header6((from, to): (Ipv6Addr, Ipv6Addr), protocol: u8, payload: usize) -> Vec<u8> {
+pub(super) fn header6((from, to): (Ipv6Addr, Ipv6Addr), protocol: u8, payload: usize) -> Vec<u8> {
     let [high, low] = u16::try_from(payload).unwrap_or(u16::MAX).to_be_bytes();
     let mut header = vec![0x60, 0, 0, 0, high, low, protocol, 64];
     header.extend(from.octets());

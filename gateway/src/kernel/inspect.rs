@@ -29,6 +29,8 @@ pub(super) struct Expected {
     pub(super) members: BTreeMap<InterfaceName, Wanted>,
     /// Links in the making or going; not judged.
     pub(super) moving: BTreeSet<InterfaceName>,
+    /// Marks that make a packet local.
+    pub(super) marks: &'static [u32],
 }
 
 /// The first difference.
@@ -74,8 +76,9 @@ pub(super) fn inspect(expected: &Expected, seen: &Survey) -> Result<(), Mismatch
         .filter(|r| r.link.is_none_or(judged))
         .collect();
     inspect_routes(expected, lo.index, &by_index, &routes)?;
-    inspect_rules("IPv4 policy rules", &seen.rules4, &[DEFAULT])?;
-    inspect_rules("IPv6 policy rules", &seen.rules6, &[])
+    let marks = expected.marks;
+    inspect_rules("IPv4 policy rules", &seen.rules4, marks, &[DEFAULT])?;
+    inspect_rules("IPv6 policy rules", &seen.rules6, marks, &[])
 }
 
 fn is_moving(expected: &Expected, link: &LinkSeen) -> bool {
@@ -210,22 +213,24 @@ fn is_detour(route: &RouteSeen, lo: u32) -> bool {
 }
 
 /// The kernel's own rules and ours, in order, with no other selector.
-fn inspect_rules(what: &str, rules: &[RuleSeen], after_main: &[u32]) -> Result<(), Mismatch> {
+fn inspect_rules(
+    what: &str,
+    rules: &[RuleSeen],
+    marks: &[u32],
+    after_main: &[u32],
+) -> Result<(), Mismatch> {
     let rule = |priority, mark, table| RuleSeen {
         priority,
         mark,
         table,
         odd: false,
     };
-    let mut wanted = vec![
-        rule(0, None, LOCAL),
-        rule(
-            policy_routing::TABLE,
-            Some(policy_routing::MARK),
-            policy_routing::TABLE,
-        ),
-        rule(32_766, None, MAIN),
-    ];
+    let mut wanted = vec![rule(0, None, LOCAL)];
+    wanted.extend((0..).zip(marks).map(|(place, mark)| {
+        let priority = policy_routing::priority(place);
+        rule(priority, Some(*mark), policy_routing::TABLE)
+    }));
+    wanted.push(rule(32_766, None, MAIN));
     wanted.extend(after_main.iter().map(|table| rule(32_767, None, *table)));
     let mut found = rules.to_vec();
     found.sort_by_key(|rule| rule.priority);

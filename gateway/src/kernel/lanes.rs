@@ -25,7 +25,6 @@ use super::error::KernelError;
 use super::links;
 use super::members::{Member, State};
 use super::nft::lower::{META_PROTOCOL, NETWORK, TRANSPORT, Vm, fate_code};
-use super::nft::write;
 
 /// Name of the table (family netdev).
 pub const TABLE: &str = "sallyport-members";
@@ -101,14 +100,14 @@ impl State {
 
     /// Writes the lanes of the posture in force.
     pub(super) fn write_lanes(&self) -> Result<(), KernelError> {
-        write::replace_lanes(&self.writer, &self.lanes(self.posture))
+        self.firewall.replace_lanes(&self.lanes(self.posture))
     }
 
     /// Lanes of a member that left go; if the others' cannot be written, all go, and verification brings them back.
     pub(super) fn close_lanes(&self) -> Result<(), KernelError> {
         self.write_lanes().or_else(|error| {
             tracing::error!(%error, "lanes could not be rewritten; all are closed");
-            write::replace_lanes(&self.writer, &[])
+            self.firewall.replace_lanes(&[])
         })
     }
 }

@@ -1,11 +1,11 @@
-//! What the enforcer remembers between calls: its rule sockets, the posture in force and the attached networks.
+//! What the enforcer remembers between calls: what holds the rules, the posture in force and the attached networks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use netlink_sys::Socket;
 use netpolicy::ruleset::{Element, InterfaceName};
 
+use super::backend::Rules;
 use super::enforcer::Posture;
 use super::error::KernelError;
 use super::netns::{Ns, NsId};
@@ -14,8 +14,7 @@ use crate::member::Membership;
 /// One lock: rules, elements and what is known of links change together.
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) writer: Socket,
-    pub(super) reader: Socket,
+    pub(super) firewall: Rules,
     pub(super) posture: Posture,
     pub(super) members: BTreeMap<InterfaceName, Member>,
     /// Links that are being made or deleted: neither missing nor strange.

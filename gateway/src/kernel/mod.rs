@@ -1,6 +1,6 @@
 //! Everything that touches the kernel: the namespace, its settings, links, rules, queue and sockets.
 //!
-//! Owns: netlink, nf_tables, socket options and every `unsafe` of the gateway. [`Enforcer`] is the front: it makes or
+//! Owns: netlink, nf_tables, iptables where there is none, socket options and every `unsafe` of the gateway. [`Enforcer`] is the front: it makes or
 //! adopts the namespace, applies the ruleset of a posture, reads back what the kernel holds through a second
 //! implementation, attaches and detaches networks, and takes everything away again.
 //! Refuses to own: when to seal and when to repair (posture), what a packet may do (netpolicy), tasks.
@@ -11,8 +11,10 @@
 //! never tokio's.
 //! Failure stance: an act that is not read back as asked is an error, and what it made is taken away.
 
+mod answers;
 pub mod arrivals;
 pub mod attach;
+pub mod backend;
 pub mod batch;
 mod belonging;
 mod buffers;
@@ -22,6 +24,7 @@ pub mod enforcer;
 pub mod error;
 pub mod firewall;
 pub mod icmp;
+pub mod icmp_syn;
 mod inspect;
 mod lanes;
 pub mod limits;
@@ -41,8 +44,10 @@ pub mod survey;
 pub mod sysctl;
 mod uphold;
 mod wire;
+mod xt;
 
 pub use attach::{AttachPlan, Attached, LiveLink, Removal};
+pub use backend::{Backend, Enforcement};
 pub use datagrams::DatagramDoor;
 pub use enforcer::{Config, Enforcer, Posture};
 pub use error::{KernelError, Mismatch};

@@ -14,6 +14,7 @@ use rtnetlink::MulticastGroup;
 use tokio::io::unix::AsyncFd;
 
 use super::attach::KnownLinks;
+use super::backend::Backend;
 use super::enforcer::Enforcer;
 use super::error::{Act, KernelError};
 use super::inspect::{LOCAL, MAIN};
@@ -46,7 +47,8 @@ pub enum Change {
 /// Both subscriptions.
 #[derive(Debug)]
 pub struct Monitor {
-    rules: AsyncFd<Subscription>,
+    /// None where iptables holds the rules: the kernel tells nobody of changes to those.
+    rules: Option<AsyncFd<Subscription>>,
     routing: AsyncFd<Subscription>,
     enforcer: Enforcer,
 }
@@ -80,7 +82,7 @@ const ROUTING_GROUPS: [MulticastGroup; 7] = [
 impl Monitor {
     /// Subscribes inside the enforcer's namespace. Blocks for milliseconds; needs the runtime's context for readiness.
     pub fn open(enforcer: &Enforcer) -> Result<Self, KernelError> {
-        let (rules, routing) = enforcer.ns().run(|| {
+        let rules = || {
             let rules = wire::netfilter_socket().act("opening the rule monitor")?;
             rules
                 .add_membership(NFTABLES_GROUP)
@@ -88,11 +90,16 @@ impl Monitor {
             rules
                 .set_non_blocking(true)
                 .act("configuring the rule monitor")?;
-            Ok((Subscription(rules), subscribe(&ROUTING_GROUPS)?))
-        })?;
+            Ok(Subscription(rules))
+        };
+        let rules = match enforcer.backend() {
+            Backend::Nftables => Some(enforcer.ns().run(rules)?),
+            Backend::Iptables => None,
+        };
+        let routing = enforcer.ns().run(|| subscribe(&ROUTING_GROUPS))?;
         let ready = |subscription| watch(subscription).act("waiting for changes in the namespace");
         Ok(Self {
-            rules: ready(rules)?,
+            rules: rules.map(ready).transpose()?,
             routing: ready(routing)?,
             enforcer: enforcer.clone(),
         })
@@ -101,19 +108,27 @@ impl Monitor {
     /// Waits until somebody else has changed something; returns what kinds of things, without repeats. Cancel-safe.
     pub async fn changed(&self) -> io::Result<Vec<Change>> {
         loop {
+            let rules = async {
+                match &self.rules {
+                    Some(rules) => rules.readable().await,
+                    None => std::future::pending().await,
+                }
+            };
             let mut ready = tokio::select! {
-                ready = self.rules.readable() => ready?,
+                ready = rules => ready?,
                 ready = self.routing.readable() => ready?,
             };
             let mut changes = Vec::new();
             let own = self.enforcer.writer_port();
             let foreign = |m: &wire::Received<'_>| m.kind >> 8 == NFTABLES && m.port != own;
-            let rules = |bytes: &[u8]| {
+            let rule_change = |bytes: &[u8]| {
                 wire::messages(bytes)
                     .any(|m| foreign(&m))
                     .then_some(Change::Rules)
             };
-            drain(self.rules.get_ref(), rules, &mut changes)?;
+            if let Some(rules) = &self.rules {
+                drain(rules.get_ref(), rule_change, &mut changes)?;
+            }
             self.routing_changes(&mut changes)?;
             ready.clear_ready();
             if !changes.is_empty() {

@@ -11,8 +11,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use netlink_sys::{Socket, SocketAddr as NetlinkAddress};
 use netpolicy::ruleset::FlowMark;
 
+use super::answers::Answers;
 use super::buffers;
 use super::error::{Act, KernelError};
+use super::icmp::Errors;
 use super::netns::Ns;
 use super::sessions::{BATCH, empty_heads, no_parts, receive_many};
 use super::wire::{self, Attr, Message, Received};
@@ -113,6 +115,8 @@ impl Default for Room {
 pub struct Queue {
     socket: Socket,
     number: u16,
+    /// Says what the rules cannot say.
+    answers: Option<Answers>,
 }
 
 impl Queue {
@@ -124,7 +128,11 @@ impl Queue {
         socket
             .set_no_enobufs(true)
             .act("configuring the queue socket")?;
-        let queue = Self { socket, number };
+        let queue = Self {
+            socket,
+            number,
+            answers: None,
+        };
         let configure = |message: Message, act: &str| queue.configure(message).act(act);
         // struct nfqnl_msg_config_cmd { u8 command = BIND, u8 pad, be16 pf }
         configure(queue.config().attr(1, &[1, 0, 0, 0]), "binding the queue")?;
@@ -150,6 +158,13 @@ impl Queue {
         Ok(queue)
     }
 
+    /// The same queue, for rules that cannot say ICMP errors (those of iptables): it says them with these sockets.
+    #[must_use]
+    pub fn answering(mut self, errors: Errors) -> Self {
+        self.answers = Some(Answers::new(errors));
+        self
+    }
+
     /// Receives packets, at most a batch, and hands each SYN to `each`; drops what is no first SYN. Says whether there may
     /// be more; `WouldBlock` when there was none. `room` is reused by the caller.
     pub fn receive(&self, room: &mut Room, mut each: impl FnMut(Syn)) -> io::Result<bool> {
@@ -167,7 +182,12 @@ impl Queue {
             let received = slot.get(..head.msg_len as usize).unwrap_or_default();
             for message in wire::messages(received) {
                 match packet(message) {
-                    Some((_, Some(syn))) => each(syn),
+                    Some((_, Some(syn))) => {
+                        if let Some(answers) = &self.answers {
+                            answers.remember(&syn);
+                        }
+                        each(syn);
+                    }
                     Some((held, None)) => self.decide(held, Verdict::Drop)?,
                     // Errors of verdicts: the packet was gone already, or the capability is.
                     None => {}
@@ -179,6 +199,10 @@ impl Queue {
 
     /// Sends a verdict. Does not wait: a packet that is gone (its chain was replaced) is no error.
     pub fn decide(&self, held: Held, verdict: Verdict) -> io::Result<()> {
+        let verdict = match &self.answers {
+            Some(answers) => answers.give(held, verdict),
+            None => verdict,
+        };
         let code: u32 = match verdict {
             Verdict::Drop => 0,
             Verdict::Mark(_) => 1,

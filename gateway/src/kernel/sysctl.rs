@@ -44,6 +44,14 @@ const NAMESPACE: &[Setting] = &[
     ("ipv4/tcp_syncookies", "1", Required),
     ("core/somaxconn", "65535", Required),
     ("ipv4/tcp_max_syn_backlog", "65536", Required),
+    // Fragments: reassembly has no memory, so each is dropped when it comes (the lower bound has to go first). Rules drop
+    // them earlier where they can; tables of iptables stand behind it.
+    ("ipv4/ipfrag_low_thresh", "0", IfThere),
+    ("ipv4/ipfrag_high_thresh", "0", IfThere),
+    ("ipv6/ip6frag_low_thresh", "0", IfThere),
+    ("ipv6/ip6frag_high_thresh", "0", IfThere),
+    ("netfilter/nf_conntrack_frag6_low_thresh", "0", IfThere),
+    ("netfilter/nf_conntrack_frag6_high_thresh", "0", IfThere),
     // No frame of a bridged member may be filtered as if it were routed.
     ("bridge/bridge-nf-call-iptables", "0", IfThere),
     ("bridge/bridge-nf-call-ip6tables", "0", IfThere),
@@ -140,6 +148,38 @@ pub fn verify() -> Result<Option<Mismatch>, KernelError> {
                 }
             }
             Err(error) => return Err(error).act(format!("reading {}", path.display())),
+        }
+    }
+    Ok(None)
+}
+
+/// What reassembly in front of the tables of iptables may hold.
+const REASSEMBLY: [&str; 2] = [
+    "ipv4/ipfrag_high_thresh",
+    "netfilter/nf_conntrack_frag6_high_thresh",
+];
+
+/// Takes reassembly its memory away, as far as its settings are there yet. Inside the namespace.
+pub fn keep_no_fragments() -> Result<(), KernelError> {
+    NAMESPACE
+        .iter()
+        .filter(|(name, _, _)| name.contains("frag"))
+        .try_for_each(|(name, value, presence)| write(&root(name), value, *presence))
+}
+
+/// Reassembly that may hold fragments, or that does not say whether it may: rules that stand behind it rely on it.
+/// Inside the namespace.
+pub fn keeps_fragments() -> Result<Option<Mismatch>, KernelError> {
+    for name in REASSEMBLY {
+        let path = root(name);
+        let found = match fs::read_to_string(&path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => "nothing".to_owned(),
+            Err(error) => return Err(error).act(format!("reading {}", path.display())),
+        };
+        if found.trim() != "0" {
+            let what = path.display().to_string();
+            return Ok(Some(Mismatch::new(what, 0, found.trim())));
         }
     }
     Ok(None)

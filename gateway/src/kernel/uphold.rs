@@ -7,11 +7,10 @@
 use netpolicy::ruleset::{Element, InterfaceName, Ruleset};
 
 use super::enforcer::{Enforcer, Posture, plan};
-use super::error::{Act, KernelError, Mismatch};
+use super::error::{KernelError, Mismatch};
 use super::members::{Member, State};
-use super::nft::{check, read, write};
 use super::survey::{LinkSeen, Survey, survey};
-use super::{inspect, lanes, links, sysctl};
+use super::{inspect, links, policy_routing, sysctl};
 
 /// How often verification looks: a difference that lasts is one; networks that come and go under a look are none.
 const VERIFY_ATTEMPTS: usize = 3;
@@ -26,9 +25,9 @@ impl Enforcer {
         let rules = self.rules(&state, posture);
         // Sealing shuts lanes first, whatever becomes of the rest; opening opens them last.
         if posture == Posture::Sealed {
-            write::replace_lanes(&state.writer, &state.lanes(posture))?;
+            state.firewall.replace_lanes(&state.lanes(posture))?;
         }
-        write::replace(&state.writer, &rules)?;
+        state.firewall.replace(&rules)?;
         state.posture = posture;
         if posture == Posture::Enforcing {
             state.write_lanes()?;
@@ -76,6 +75,7 @@ impl Enforcer {
                 .map(|(link, member)| (link.clone(), wanted(member)))
                 .collect(),
             moving: state.moving.clone(),
+            marks: policy_routing::marks(self.backend()),
         }
     }
 
@@ -130,12 +130,11 @@ impl Enforcer {
         Ok(left.into_iter().map(|(_, name)| name).collect())
     }
 
-    /// The rules in force as nft text.
+    /// The rules in force as text, behind the name of what holds them.
     pub fn rules_text(&self) -> String {
         let state = self.state();
-        let mut text = self.rules(&state, state.posture).render();
-        text.push_str(&lanes::render(&state.lanes(state.posture)));
-        text
+        let rules = self.rules(&state, state.posture);
+        state.firewall.text(&rules, &state.lanes(state.posture))
     }
 
     pub(super) fn look(&self) -> Result<Survey, KernelError> {
@@ -144,7 +143,7 @@ impl Enforcer {
             .route(|handle| async move { survey(&handle).await })
     }
 
-    fn rules(&self, state: &State, posture: Posture) -> Ruleset {
+    pub(super) fn rules(&self, state: &State, posture: Posture) -> Ruleset {
         let plan = plan(&self.inner.config, self.inner.queue);
         let rules = match posture {
             Posture::Sealed => Ruleset::sealed(&plan),
@@ -159,12 +158,8 @@ impl Enforcer {
     }
 
     fn check_rules(&self, state: &State) -> Result<(), KernelError> {
-        let found = read::everything(&state.reader).act("reading the rules back")?;
         let lanes = state.lanes(state.posture);
-        Ok(check::check(
-            &self.rules(state, state.posture),
-            &lanes,
-            &found,
-        )?)
+        let rules = self.rules(state, state.posture);
+        state.firewall.check(&rules, &lanes)
     }
 }

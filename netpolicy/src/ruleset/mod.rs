@@ -27,6 +27,7 @@ mod element;
 mod expr;
 mod render;
 mod words;
+pub mod xtables;
 
 pub use render::burst;
 use std::collections::BTreeSet;

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use gateway::kernel::Enforcement;
 use gateway::ordinary::{self, EnterError};
 
 use super::{Check, State};
 use crate::engine::Engine;
 
-pub fn checks(entered: &Result<(), EnterError>) -> Vec<Check> {
+pub fn checks(entered: &Result<(), EnterError>, enforcement: Enforcement) -> Vec<Check> {
     let mut checks = match entered {
         Err(error) => vec![Check::not(
             "user namespace",
@@ -24,7 +25,7 @@ pub fn checks(entered: &Result<(), EnterError>) -> Vec<Check> {
         ],
         Ok(()) => vec![powers()],
     };
-    checks.extend(super::kernel::checks());
+    checks.extend(super::kernel::checks(enforcement));
     checks.extend([ipv6(), engine(), room()]);
     checks
 }

@@ -5,7 +5,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use gateway::kernel::{Config, Enforcer, KernelError, Posture};
+use gateway::kernel::{Backend, Config, Enforcement, Enforcer, KernelError, Posture};
 use netpolicy::ruleset::Queue;
 use nix::errno::Errno;
 
@@ -16,12 +16,15 @@ const SERVICE4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const SERVICE6: Ipv6Addr = Ipv6Addr::new(0xfd53, 0x5350, 0, 0, 0, 0, 0, 1);
 
 /// Tries it; without the powers for it, says so.
-pub fn checks() -> Vec<Check> {
-    match attempt() {
-        Ok(queue) => vec![
+pub fn checks(enforcement: Enforcement) -> Vec<Check> {
+    match attempt(enforcement) {
+        Ok((backend, queue)) => vec![
             Check::ok(
                 "kernel rules",
-                "a gateway's rules were applied and read back",
+                format!(
+                    "a gateway's rules were applied and read back ({})",
+                    backend.as_str()
+                ),
             ),
             queue_check(queue),
         ],
@@ -34,10 +37,15 @@ pub fn checks() -> Vec<Check> {
             let (state, fix) = if forbidden {
                 (State::Unknown, "run `sallyport doctor` as root")
             } else {
-                (
-                    State::Wrong,
-                    "a kernel with nf_tables, nft_tproxy and network namespaces: the distribution's full one; without, sandboxes have a socket to the proxy only (`gateway.egress_filter`)",
-                )
+                let fix = match enforcement {
+                    Enforcement::Iptables => {
+                        "install iptables with its legacy programs; `modprobe` what the kernel lacks (ip_tables, iptable_raw, iptable_mangle, iptable_filter, their ip6 twins, xt_TPROXY, xt_socket, xt_u32, xt_hashlimit, xt_CT), or remove `gateway.enforcement`"
+                    }
+                    Enforcement::Auto | Enforcement::Nftables => {
+                        "a kernel with nf_tables, nft_tproxy and network namespaces: the distribution's full one; or install iptables with its legacy programs; without either, sandboxes have a socket to the proxy only (`gateway.egress_filter`)"
+                    }
+                };
+                (State::Wrong, fix)
             };
             vec![Check::not("kernel rules", state, seen, fix)]
         }
@@ -45,18 +53,19 @@ pub fn checks() -> Vec<Check> {
 }
 
 /// Opens, enforces, verifies and takes away.
-fn attempt() -> Result<Queue, KernelError> {
+fn attempt(enforcement: Enforcement) -> Result<(Backend, Queue), KernelError> {
     let config = Config {
         directory: gateway::config::GatewayConfig::default().namespaces(),
         name: format!("sallyport-doctor-{}", std::process::id()),
+        enforcement,
         ..Config::new(SERVICE4, SERVICE6)
     };
     let enforcer = Enforcer::open(config)?;
-    let queue = enforcer.queue();
+    let found = (enforcer.backend(), enforcer.queue());
     let tried = enforcer.apply(Posture::Enforcing);
     // gone whatever came out
     let removed = enforcer.remove();
-    tried.and(removed).map(|()| queue)
+    tried.and(removed).map(|()| found)
 }
 
 fn queue_check(queue: Queue) -> Check {

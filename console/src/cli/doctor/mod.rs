@@ -8,6 +8,7 @@ mod kernel;
 pub mod leftovers;
 mod roles;
 
+use gateway::kernel::Enforcement;
 use serde::Serialize;
 
 use super::Shared;
@@ -80,8 +81,12 @@ impl Check {
 pub fn perform(_arguments: &Arguments, shared: &Shared) -> Verdict {
     // an ordinary user's checks are made where that user's gateway would be
     let entered = ::gateway::ordinary::enter();
-    let mut checks = host::checks(&entered);
-    match shared.load() {
+    let loaded = shared.load();
+    let enforcement = loaded
+        .as_ref()
+        .map_or(Enforcement::Auto, |config| config.gateway.enforcement);
+    let mut checks = host::checks(&entered, enforcement);
+    match loaded {
         Ok(config) => {
             checks.push(configuration(shared));
             checks.extend(roles::checks(&config));

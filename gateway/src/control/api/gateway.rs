@@ -32,6 +32,9 @@ pub struct PostureView {
     pub generation: u64,
     /// Milliseconds since the epoch of the last change.
     pub since_ms: i64,
+    /// What holds the kernel rules: `nftables` or `iptables`.
+    #[serde(default)]
+    pub enforcement: String,
     /// How connects are answered, e.g. that the SYN queue is missing.
     pub notes: Vec<String>,
     /// How sandboxes are attached now.

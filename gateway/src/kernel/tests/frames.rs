@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use super::lab::{Lab, SERVICE4, SERVICE6, Sandbox, v4, v6};
 use super::shapes::{FAR4, FAR6, Four, Six, segment, send, wire};
+use crate::kernel::backend::Backend;
 use crate::kernel::datagrams::MOST;
 use crate::kernel::enforcer::Posture;
 use crate::kernel::sockets::Doors;
@@ -192,13 +193,19 @@ fn fragments_and_hidden_headers_are_dropped() {
         );
     }
     let good6 = Six::question();
-    link.six(&good6.behind(44, [0, 0, 1, 0, 0, 0, 7]), "drop_fragment");
     // An atomic fragment is whole, and still a fragment header.
-    link.six(&good6.behind(44, [0; 7]), "drop_fragment");
-    link.six(
-        &good6.behind(44, [0; 7]).behind(60, [0, 1, 4, 0, 0, 0, 0]),
-        "drop_fragment",
-    );
+    let atomic = good6.behind(44, [0; 7]);
+    for fragment in [
+        good6.behind(44, [0, 0, 1, 0, 0, 0, 7]),
+        atomic.clone(),
+        atomic.behind(60, [0, 1, 4, 0, 0, 0, 0]),
+    ] {
+        match link.lab.enforcer.backend() {
+            Backend::Nftables => link.six(&fragment, "drop_fragment"),
+            // thrown away before the tables, and not counted there
+            Backend::Iptables => send(&link.wire, 0x86dd, &fragment.bytes()),
+        }
+    }
     for header in [0, 43, 60] {
         link.six(&good6.behind(header, [0, 1, 4, 0, 0, 0, 0]), "drop_options");
     }

@@ -11,6 +11,8 @@ use netpolicy::ruleset::FlowMark;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::lab::Lab;
+use crate::kernel::backend::Backend;
+use crate::kernel::icmp::Errors;
 use crate::kernel::queue::{Queue, Room, Syn, Verdict};
 use crate::kernel::sockets::Doors;
 
@@ -42,7 +44,14 @@ pub struct Gate {
 
 impl Gate {
     pub fn start(lab: &Lab, doors: &Doors) -> Self {
-        let queue = Queue::open(lab.enforcer.ns(), lab.enforcer.config().queue, 4096).unwrap();
+        let (ns, config) = (lab.enforcer.ns(), lab.enforcer.config());
+        let queue = Queue::open(ns, config.queue, 4096).unwrap();
+        let queue = match lab.enforcer.backend() {
+            Backend::Nftables => queue,
+            Backend::Iptables => {
+                queue.answering(Errors::open(ns, (config.service4, config.service6)).unwrap())
+            }
+        };
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::new(Mutex::new(Vec::new()));
         let accepted = Arc::new(AtomicUsize::new(0));

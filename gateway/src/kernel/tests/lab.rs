@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::kernel::attach::{AttachPlan, Attached};
+use crate::kernel::backend::Enforcement;
 use crate::kernel::enforcer::{Config, Enforcer};
 use crate::kernel::error::KernelError;
 use crate::kernel::netns::Ns;
@@ -36,8 +37,25 @@ impl Lab {
     }
 
     pub fn named(name: String) -> Self {
+        // What the whole module may be run on, beside the tests that choose for themselves.
+        let enforcement = match std::env::var("LAB_ENFORCEMENT").as_deref() {
+            Ok("iptables") => Enforcement::Iptables,
+            _ => Enforcement::Nftables,
+        };
+        Self::with(name, enforcement)
+    }
+
+    /// With rules that go through iptables.
+    pub fn of_iptables() -> Self {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("spkern-{}-{number}", std::process::id());
+        Self::with(name, Enforcement::Iptables)
+    }
+
+    fn with(name: String, enforcement: Enforcement) -> Self {
         let config = Config {
             name: name.clone(),
+            enforcement,
             ..Config::new(SERVICE4, SERVICE6)
         };
         Self {
@@ -72,6 +90,16 @@ impl Lab {
         self.attach_as(n, ns.try_clone().unwrap(), Some(membership))
             .unwrap();
         Sandbox { ns }
+    }
+
+    /// Asks for a member of the group `shop` without needs.
+    pub fn try_member(&self, n: u16, service: &str) -> Result<Attached, KernelError> {
+        let membership = Membership {
+            group: "shop".parse().unwrap(),
+            service: service.parse().unwrap(),
+            needs: [].into(),
+        };
+        self.attach_as(n, fresh_ns(), Some(membership))
     }
 
     fn attach_as(

@@ -11,3 +11,4 @@ mod links;
 mod rules;
 mod sessions;
 mod shapes;
+mod xt;

@@ -1,0 +1,254 @@
+//! The programs of iptables: found by absolute path, run inside the namespace in a fixed environment, never for ever.
+//!
+//! JUSTIFICATION: the legacy tables are written through a binary interface that differs between kernels and that these
+//! programs alone keep up with; nothing that a sandbox or a policy says is ever an argument.
+
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use netpolicy::ruleset::IpFamily;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::kernel::error::{Act, KernelError};
+use crate::kernel::netns::Ns;
+
+/// Where distributions keep them.
+const DIRECTORIES: [&str; 5] = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin"];
+/// Seconds that a program waits for the lock that all of them share on a machine.
+const LOCK_SECONDS: &str = "5";
+/// After that it is stuck. Above the wait for the lock; a thousand networks take tens of milliseconds.
+const STUCK: Duration = Duration::from_secs(10);
+/// Of what a program said, so much is repeated.
+const SAID: usize = 600;
+
+/// The programs of one family.
+#[derive(Clone, Debug)]
+struct Pair {
+    restore: PathBuf,
+    save: PathBuf,
+}
+
+/// The programs of both families.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    four: Pair,
+    six: Pair,
+}
+
+impl Programs {
+    /// Finds the legacy programs: by that name, or by the plain one where that is legacy.
+    pub fn find() -> Result<Self, KernelError> {
+        Ok(Self {
+            four: find("iptables")?,
+            six: find("ip6tables")?,
+        })
+    }
+
+    /// Where the program that writes IPv4 tables is.
+    pub fn restore(&self) -> &Path {
+        &self.four.restore
+    }
+
+    /// Replaces the tables that the text names, or changes them.
+    pub fn write(
+        &self,
+        ns: &Ns,
+        family: IpFamily,
+        text: String,
+        keep: Keep,
+    ) -> Result<(), KernelError> {
+        let mut args = vec!["-w", LOCK_SECONDS];
+        if keep == Keep::Others {
+            args.push("--noflush");
+        }
+        run(ns, &self.pair(family).restore, args, text).map(drop)
+    }
+
+    /// What is there, with counters.
+    pub fn save(&self, ns: &Ns, family: IpFamily) -> Result<String, KernelError> {
+        run(ns, &self.pair(family).save, vec!["-c"], String::new())
+    }
+
+    const fn pair(&self, family: IpFamily) -> &Pair {
+        match family {
+            IpFamily::V4 => &self.four,
+            IpFamily::V6 => &self.six,
+        }
+    }
+}
+
+/// What happens to rules that the text does not name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keep {
+    /// They go.
+    Nothing,
+    /// They stay.
+    Others,
+}
+
+fn find(name: &str) -> Result<Pair, KernelError> {
+    let places = || DIRECTORIES.iter().map(Path::new);
+    let both = |restore: String, save: String| {
+        places().find_map(|place| {
+            let pair = Pair {
+                restore: place.join(&restore),
+                save: place.join(&save),
+            };
+            (pair.restore.is_file() && pair.save.is_file()).then_some(pair)
+        })
+    };
+    both(
+        format!("{name}-legacy-restore"),
+        format!("{name}-legacy-save"),
+    )
+    .or_else(|| {
+        both(format!("{name}-restore"), format!("{name}-save"))
+            .filter(|pair| is_legacy(&pair.restore) && is_legacy(&pair.save))
+    })
+    .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    .act(format!(
+        "looking for {name}-legacy-restore, or a {name}-restore that is legacy"
+    ))
+}
+
+/// `iptables-restore v1.8.9 (legacy)`; before 1.8 there was no other kind and nothing in brackets.
+fn is_legacy(program: &Path) -> bool {
+    let said = Command::new(program).arg("--version").env_clear().output();
+    said.is_ok_and(|said| {
+        said.status.success() && !String::from_utf8_lossy(&said.stdout).contains("nf_tables")
+    })
+}
+
+/// Runs one inside the namespace; what it printed, or what it complained about.
+fn run(
+    ns: &Ns,
+    program: &Path,
+    args: Vec<&'static str>,
+    input: String,
+) -> Result<String, KernelError> {
+    let path = program.to_owned();
+    let act = format!("running {}", program.display());
+    ns.run(move || {
+        let said = started(&path, &args)
+            .and_then(|child| finished(child, &input))
+            .act(act.clone())?;
+        if said.status.success() {
+            return String::from_utf8(said.stdout)
+                .map_err(io::Error::other)
+                .act(act);
+        }
+        let complaint = String::from_utf8_lossy(&said.stderr);
+        let complaint: String = complaint.trim().chars().take(SAID).collect();
+        let complaint = if complaint.is_empty() {
+            said.status.to_string()
+        } else {
+            complaint
+        };
+        Err(io::Error::other(complaint)).act(act)
+    })
+}
+
+fn started(path: &Path, args: &[&str]) -> io::Result<Child> {
+    Command::new(path)
+        .args(args)
+        .env_clear()
+        .env("LC_ALL", "C")
+        // for modprobe, which the kernel's helper may not find alone
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+}
+
+/// Feeds it and waits; a program that does not end is killed, so that whoever waits goes on.
+fn finished(mut child: Child, input: &str) -> io::Result<std::process::Output> {
+    let handle = handle_of(&child);
+    let watch = handle.and_then(|handle| {
+        std::thread::Builder::new()
+            .name("iptables-watch".into())
+            .spawn(move || end_if_stuck(&handle))
+    });
+    let watch = match watch {
+        Ok(watch) => watch,
+        Err(error) => {
+            // unwatched it might never end
+            child.kill()?;
+            child.wait()?;
+            return Err(error);
+        }
+    };
+    // It reads everything before it says anything, so neither side waits for the other. What it does not read, it
+    // complains about.
+    let fed = child
+        .stdin
+        .take()
+        .map_or(Ok(()), |mut stdin| stdin.write_all(input.as_bytes()));
+    let said = child.wait_with_output();
+    let stuck = watch.join().unwrap_or(false);
+    let said = said?;
+    if stuck {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    match fed {
+        Err(error) if said.status.success() => Err(error),
+        _ => Ok(said),
+    }
+}
+
+fn handle_of(child: &Child) -> io::Result<OwnedFd> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| io::Error::other("a process without a number"))?;
+    Ok(pidfd_open(pid, PidfdFlags::empty())?)
+}
+
+/// Whether it had to be killed.
+fn end_if_stuck(process: &OwnedFd) -> bool {
+    use std::os::fd::AsFd as _;
+    let timeout = PollTimeout::try_from(STUCK).unwrap_or(PollTimeout::MAX);
+    let mut ends = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+    if matches!(poll(&mut ends, timeout), Ok(0)) {
+        return pidfd_send_signal(process, Signal::KILL).is_ok();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(script: &str, input: &str) -> io::Result<std::process::Output> {
+        finished(started(Path::new("/bin/sh"), &["-c", script])?, input)
+    }
+
+    #[test]
+    fn a_program_sees_a_fixed_environment_and_all_of_its_input() {
+        let long = "x".repeat(1 << 20);
+        let said = ended("wc -c; env | cut -d= -f1 | sort | tr '\\n' ' '", &long).unwrap();
+        let text = String::from_utf8(said.stdout).unwrap();
+        assert_eq!(text, "1048576\nLC_ALL PATH PWD ");
+    }
+
+    #[test]
+    fn what_a_program_complains_about_is_told() {
+        let said = ended("exec >&2; echo no; exit 3", "unread").unwrap();
+        assert_eq!(said.status.code(), Some(3));
+        assert_eq!(said.stderr, b"no\n");
+    }
+
+    #[test]
+    fn the_programs_of_this_machine_are_legacy() {
+        let programs = Programs::find().expect("the tests need iptables");
+        for pair in [&programs.four, &programs.six] {
+            assert!(
+                is_legacy(&pair.restore) && is_legacy(&pair.save),
+                "{pair:?}"
+            );
+        }
+    }
+}
