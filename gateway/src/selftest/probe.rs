@@ -97,9 +97,14 @@ impl Sandbox {
 
     /// A connect that must be refused, and soon.
     pub fn is_refused(&self, to: SocketAddr) -> Outcome {
+        let accepts_first = self.registry.accepts_first();
         self.inside(move || {
             let began = Instant::now();
             match TcpStream::connect_timeout(&to, AT_ONCE) {
+                Ok(stream) if accepts_first && ends_at_once(&stream) => Ok(format!(
+                    "accepted and reset after {} ms",
+                    began.elapsed().as_millis()
+                )),
                 Ok(_) => Err(format!("{to} was reached")),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     Ok(format!("refused after {} ms", began.elapsed().as_millis()))
@@ -310,4 +315,12 @@ impl Target {
             None => Err(format!("{seen}, but nothing arrived")),
         }
     }
+}
+
+/// Whether a connection that a gateway without a packet queue accepted is reset without a byte.
+fn ends_at_once(mut stream: &TcpStream) -> bool {
+    let heard = stream
+        .set_read_timeout(Some(AT_ONCE))
+        .and_then(|()| stream.read(&mut [0]));
+    heard.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionReset)
 }

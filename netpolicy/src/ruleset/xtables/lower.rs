@@ -7,10 +7,6 @@ use super::{Line, TABLES, Table, TableChain, Tables, Unsayable};
 use crate::ruleset::expr::{Expr, Fate, FlowMark, IpFamily};
 use crate::ruleset::{Base, Chain, Element, Hook, NOBODY, Rule, Ruleset, SetName};
 
-/// Where packets go that nothing is left to be done for but the mark.
-const DELIVERED: &str = "delivered";
-/// Where what is answered with a reset goes.
-const TO_RESET: &str = "to_reset";
 /// Before connection tracking (-200) is table `raw`.
 const LAST_OF_RAW: i32 = -200;
 
@@ -202,22 +198,17 @@ impl Lowering<'_> {
                 Expr::End(Fate::Accept),
             ] => {
                 words.say(["-m", "socket", "--transparent"]);
-                self.marked(place.table, DELIVERED, *mark);
-                go(DELIVERED)
-            }
-            [Expr::SetMark(mark @ FlowMark::Deliver), Expr::End(Fate::Accept)] if !place.followed => {
-                self.marked(place.table, DELIVERED, *mark);
-                go(DELIVERED)
+                self.marked(place.table, *mark)
             }
             [
                 Expr::Tproxy { port, .. },
                 Expr::SetMark(mark),
                 Expr::End(Fate::Accept),
             ] => tproxy(self.family, *port, *mark),
+            [Expr::SetMark(mark), Expr::End(Fate::Accept)] => self.marked(place.table, *mark),
             [Expr::RejectReset] => {
                 self.resets = true;
-                self.marked(place.table, TO_RESET, FlowMark::Reset);
-                go(TO_RESET)
+                self.marked(place.table, FlowMark::Reset)
             }
             [Expr::Reject(_)] => target(["DROP"]),
             [Expr::Count(name), end] => {
@@ -274,12 +265,14 @@ impl Lowering<'_> {
         target([name])
     }
 
-    /// A chain that sets a mark and lets the packet go on to routing.
-    fn marked(&mut self, table: &'static str, name: &'static str, mark: FlowMark) {
+    /// Goes to a chain that sets a mark and lets the packet go on to routing.
+    fn marked(&mut self, table: &'static str, mark: FlowMark) -> Vec<String> {
+        let name = format!("mark_{}", mark as u32);
         let mark = format!("{}/0xffffffff", mark_text(mark));
         let set = Words::default().line("", target(["MARK", "--set-xmark", &mark]));
         let accept = Words::default().line("", target(["ACCEPT"]));
-        self.chain(table, name).rules = vec![set, accept];
+        self.chain(table, &name).rules = vec![set, accept];
+        go(&name)
     }
 
     fn chain(&mut self, table: &str, name: &str) -> &mut TableChain {

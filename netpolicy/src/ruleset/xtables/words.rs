@@ -47,7 +47,19 @@ impl Words {
             Expr::Flags { mask, value } => self.flags = Some((*mask, *value)),
             Expr::Mark(mark) => self.say(["-m", "mark", "--mark", &mark_text(*mark)]),
             Expr::Over { meter, rate } => self.over(*meter, *rate),
-            _ => return false,
+            // What is done to a packet, and members of sets, which are chains. Named, so that a new match finds its words.
+            Expr::SourceNotIn(_)
+            | Expr::DestinationIn(_)
+            | Expr::Count(_)
+            | Expr::Untrack
+            | Expr::SetMark(_)
+            | Expr::Tproxy { .. }
+            | Expr::Queue(_)
+            | Expr::QueueCompat(_)
+            | Expr::RejectReset
+            | Expr::Reject(_)
+            | Expr::Goto(_)
+            | Expr::End(_) => return false,
         }
         true
     }
