@@ -314,6 +314,8 @@ fn auto_takes_iptables_on_a_kernel_without_nf_tables_and_still_lets_nothing_else
         .config("enforcement: auto")
         .start();
     lab.gateway_mut().stop();
+    // a kernel that never had nf_tables holds none of its rules
+    legacy(&lab, &["nft", "flush", "ruleset"]);
     lab.gateway_mut()
         .launch_through(&["python3", "-c", WITHOUT, "nf_tables"]);
     let first = Namespace::new("first");
