@@ -206,7 +206,8 @@ impl Registry {
         self.parts.composer.has_floor(workspace)
     /// Whether connects are accepted before they are decided: the kernel has no packet queue.
     pub fn accepts_first(&self) -> bool {
-        self.parts.enforcer.queue() == netpolicy::ruleset::Queue::None
+        let enforcer = self.parts.firewall.get();
+        enforcer.is_some_and(|e| e.queue() == netpolicy::ruleset::Queue::None)
     }
 
     /// Where the gateway keeps sockets of its own.
