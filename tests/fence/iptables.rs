@@ -5,10 +5,8 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
-use std::process::Command;
 use std::time::Duration;
 
-use lab::cli::Said;
 use lab::client::{Connect, connect, connect_within, datagram, reads, resolve4};
 use lab::frame::Frame;
 use lab::namespace::Namespace;
@@ -365,18 +363,30 @@ fn a_kernel_without_either_is_told_in_the_words_that_operators_know() {
         .config("enforcement: auto")
         .start();
     lab.gateway_mut().stop();
-    let out = Command::new("python3")
-        .args(["-c", WITHOUT, "both"])
-        .arg(lab::cli::binary())
-        .args(["gateway", "--config"])
-        .arg(lab.gateway().config())
-        .output();
-    let said = Said::from(out.expect("start python3"));
-    assert_ne!(said.code, Some(0), "{said:?}");
+    lab.gateway_mut()
+        .launch_through(&["python3", "-c", WITHOUT, "both"]);
+    let posture = lab.sallyport(&["gateway", "status"]).expect(0);
     for words in [
         "the egress firewall is required but not installed",
         "there is no iptables either",
     ] {
-        assert!(said.err.contains(words), "{words}: {said:?}");
+        assert!(posture.out.contains(words), "{words}: {posture:?}");
     }
+    let first = Namespace::new("first");
+    let refused = lab.attach(&first, "first", policies::NONE);
+    assert_ne!(refused.code, Some(0), "{refused:?}");
+    assert!(
+        refused.err.contains("required but not installed"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_gateways_own_namespace_is_attached_to_no_gateway() {
+    let lab = lab();
+    let refused = lab.attach(&lab.gateway().namespace(), "itself", policies::NONE);
+    assert_ne!(refused.code, Some(0), "{refused:?}");
+    assert!(refused.err.contains("a gateway's own"), "{refused:?}");
+    let first = Namespace::new("first");
+    lab.attach(&first, "first", policies::NONE).expect(0);
 }

@@ -78,9 +78,12 @@ impl Rules {
             }
             Enforcement::Auto => match Self::nft(ns, origin, trial) {
                 Err(KernelError::NoFirewall(none)) => Self::xt(ns, trial).map_err(|error| {
-                    let error: &dyn std::error::Error = &error;
-                    tracing::warn!(error, "there is no iptables either");
-                    KernelError::NoFirewall(none)
+                    let both = format!(
+                        "{}; there is no iptables either: {}",
+                        with_causes(&*none),
+                        with_causes(&error)
+                    );
+                    KernelError::NoFirewall(Box::new(KernelError::Lacking(both)))
                 }),
                 outcome => outcome,
             },
@@ -209,10 +212,9 @@ impl Rules {
         let head = format!("# enforcement: {}\n", self.backend().as_str());
         let text = match self {
             Self::Nft { .. } => rules.render() + &lanes::render(lanes),
-            Self::Xt(tables) => tables.text().unwrap_or_else(|error| {
-                let cause = std::error::Error::source(&error).map(ToString::to_string);
-                format!("# {error}: {}\n", cause.unwrap_or_default())
-            }),
+            Self::Xt(tables) => tables
+                .text()
+                .unwrap_or_else(|error| format!("# {}\n", with_causes(&error))),
         };
         head + &text
     }
@@ -227,6 +229,15 @@ impl Rules {
             Self::Xt(tables) => tables.clear(),
         }
     }
+}
+
+/// An error and what caused it, on one line.
+fn with_causes(error: &KernelError) -> String {
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |e| e.source());
+    causes
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
 }
 
 /// Tries the native expression, then the compatibility target, by applying a table that holds it. The namespace has no

@@ -15,7 +15,7 @@ use netpolicy::ruleset::TABLE;
 use super::error::{Act, KernelError};
 use super::netns::Ns;
 use super::nft::read;
-use super::wire;
+use super::{wire, xt};
 
 /// User namespaces nest this deep at most (`kernel/user_namespace.c`).
 const DEEPEST: usize = 33;
@@ -38,7 +38,7 @@ impl Ns {
     ///
     /// Its rules tell, also when it is stopped. A lock would not: everybody may lock what everybody may open.
     pub fn refuse_gateways(&self) -> Result<(), KernelError> {
-        let is_gateways = self.run(|| match wire::netfilter_socket() {
+        let nft = self.run(|| match wire::netfilter_socket() {
             Err(error) if lacks_nftables(&error) => Ok(false),
             Err(error) => Err(error).act("opening a rule socket in a namespace"),
             Ok(socket) => match read::tables(&socket) {
@@ -48,7 +48,7 @@ impl Ns {
                     .act("listing the rule tables of a namespace"),
             },
         })?;
-        if is_gateways {
+        if nft || xt::are_a_gateways(self)? {
             return Err(KernelError::ForbiddenNamespace {
                 id: self.id(),
                 what: "a gateway's own",

@@ -26,6 +26,9 @@ const FAMILIES: [IpFamily; 2] = [IpFamily::V6, IpFamily::V4];
 /// The counter of what the kernel's reassembly threw away: fragments never get as far as a table.
 const FRAGMENTS: &str = "drop_fragment";
 
+/// A chain that every gateway has in its IPv4 tables, whatever its posture: the senders that it knows.
+const OWN_CHAIN: &str = "source4";
+
 /// The tables of one namespace.
 #[derive(Debug)]
 pub struct Xtables {
@@ -188,6 +191,19 @@ pub fn are_there(ns: &Ns) -> Result<bool, KernelError> {
         };
         Ok(named("ip") || named("ip6"))
     })
+}
+
+/// Whether the legacy tables of a namespace are a gateway's. Without the programs no gateway could have made them.
+pub fn are_a_gateways(ns: &Ns) -> Result<bool, KernelError> {
+    if !are_there(ns)? {
+        return Ok(false);
+    }
+    let Ok(tables) = Xtables::open(ns) else {
+        return Ok(false);
+    };
+    let own = format!(":{OWN_CHAIN} ");
+    let printed = tables.programs.save(ns, IpFamily::V4)?;
+    Ok(printed.lines().any(|line| line.starts_with(&own)))
 }
 
 fn tables(rules: &Ruleset, family: IpFamily) -> Result<Tables, KernelError> {
