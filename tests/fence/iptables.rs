@@ -365,12 +365,12 @@ fn a_kernel_without_either_is_told_in_the_words_that_operators_know() {
     lab.gateway_mut().stop();
     lab.gateway_mut()
         .launch_through(&["python3", "-c", WITHOUT, "both"]);
-    let posture = lab.sallyport(&["gateway", "status"]).expect(0);
-    for words in [
-        "the egress firewall is required but not installed",
-        "there is no iptables either",
-    ] {
-        assert!(posture.out.contains(words), "{words}: {posture:?}");
+    let report = lab.sallyport(&["doctor", "--json"]).json();
+    let checks = report["checks"].as_array().expect("checks");
+    let posture = checks.iter().find(|check| check["name"] == "posture");
+    let posture = posture.expect("the posture").to_string();
+    for words in ["Not enforced", "there is no iptables either"] {
+        assert!(posture.contains(words), "{words}: {posture}");
     }
     let first = Namespace::new("first");
     let refused = lab.attach(&first, "first", policies::NONE);

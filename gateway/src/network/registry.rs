@@ -204,6 +204,8 @@ impl Registry {
     /// Whether a workspace has a floor, where workspaces have floors.
     pub fn has_floor(&self, workspace: &str) -> bool {
         self.parts.composer.has_floor(workspace)
+    }
+
     /// Whether connects are accepted before they are decided: the kernel has no packet queue.
     pub fn accepts_first(&self) -> bool {
         let enforcer = self.parts.firewall.get();
