@@ -80,7 +80,7 @@ impl Rules {
                 Err(KernelError::NoFirewall(none)) => Self::xt(ns, trial).map_err(|error| {
                     let both = format!(
                         "{}; there is no iptables either: {}",
-                        with_causes(&*none),
+                        with_causes(&none),
                         with_causes(&error)
                     );
                     KernelError::NoFirewall(Box::new(KernelError::Lacking(both)))
