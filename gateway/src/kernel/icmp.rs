@@ -215,7 +215,7 @@ impl Sent {
 }
 
 /// An ICMP message with its sum and its IP header; `None` where the addresses are of two families.
-fn envelope(way: (IpAddr, IpAddr), mut message: Vec<u8>) -> Option<Vec<u8>> {
+pub(super) fn envelope(way: (IpAddr, IpAddr), mut message: Vec<u8>) -> Option<Vec<u8>> {
     match way {
         (IpAddr::V4(by), IpAddr::V4(to)) => {
             let sum = checksum(&[&message]);

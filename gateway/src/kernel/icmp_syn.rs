@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::icmp::{Errors, ICMP, ICMP6, Trouble, checksum, header4, header6, message};
+use super::icmp::{Errors, Trouble, envelope, header4, header6, message};
 
 const TCP: u8 = 6;
 /// Ports and sequence number: what the sender's kernel looks at, and what RFC 792 says is quoted.
@@ -29,7 +29,8 @@ impl Errors {
     /// Tells the sender of a SYN. A lost error is like any lost packet.
     pub fn refuse(&self, syn: Refused, trouble: Trouble) {
         let packet = packet(syn, trouble, self.service());
-        if let Err(error) = self.send_packet(syn.from, packet) {
+        let sent = packet.map(|packet| self.put(&packet, syn.from.ip()));
+        if let Some(Err(error)) = sent {
             tracing::trace!(%error, "an ICMP error was lost");
         }
     }
@@ -44,39 +45,26 @@ fn packet(
     quote.extend(syn.from.port().to_be_bytes());
     quote.extend(syn.to.port().to_be_bytes());
     quote.extend(syn.isn.to_be_bytes());
-    match (syn.from.ip(), syn.to.ip()) {
+    let (mut quoted, by, (kind, code, word)) = match (syn.from.ip(), syn.to.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
-            let (kind, code, word) = trouble.four()?;
-            let mut quoted = header4((from, to), TCP, HEADER);
-            quoted.extend(quote);
-            let mut said = message(kind, code, word, &quoted);
-            let sum = checksum(&[&said]);
-            said.get_mut(2..4)?.copy_from_slice(&sum);
-            let mut whole = header4((service.0, from), ICMP, said.len());
-            whole.extend(said);
-            Some(whole)
+            let header = header4((from, to), TCP, HEADER);
+            (header, IpAddr::V4(service.0), trouble.four()?)
         }
         (IpAddr::V6(from), IpAddr::V6(to)) => {
-            let (kind, code, word) = trouble.six()?;
-            let mut quoted = header6((from, to), TCP, HEADER);
-            quoted.extend(quote);
-            let mut said = message(kind, code, word, &quoted);
-            let length = u32::try_from(said.len()).ok()?.to_be_bytes();
-            let (by, to) = (service.1.octets(), from.octets());
-            let sum = checksum(&[&by, &to, &length, &[0, 0, 0, ICMP6], &said]);
-            said.get_mut(2..4)?.copy_from_slice(&sum);
-            let mut whole = header6((service.1, from), ICMP6, said.len());
-            whole.extend(said);
-            Some(whole)
+            let header = header6((from, to), TCP, HEADER);
+            (header, IpAddr::V6(service.1), trouble.six()?)
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    quoted.extend(quote);
+    envelope((by, syn.from.ip()), message(kind, code, word, &quoted))
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
 
+    use super::super::icmp::{ICMP6, checksum};
     use super::*;
 
     const SERVICE: (Ipv4Addr, Ipv6Addr) = (

@@ -205,7 +205,9 @@ impl Lowering<'_> {
                 Expr::SetMark(mark),
                 Expr::End(Fate::Accept),
             ] => tproxy(self.family, *port, *mark),
-            [Expr::SetMark(mark), Expr::End(Fate::Accept)] => self.marked(place.table, *mark),
+            [Expr::SetMark(mark), Expr::End(Fate::Accept)] if !place.followed => {
+                self.marked(place.table, *mark)
+            }
             [Expr::RejectReset] => {
                 self.resets = true;
                 self.marked(place.table, FlowMark::Reset)

@@ -112,7 +112,7 @@ impl Words {
         if let Some((mask, value)) = self.flags {
             say(&["--tcp-flags", &flag_names(mask), &flag_names(value)]);
         }
- if let Some(kind) = self.icmp {
+        if let Some(kind) = self.icmp {
             say(&["-m", "icmp", "--icmp-type", &kind.to_string()]);
         }
         if let Some(kind) = self.icmpv6 {
