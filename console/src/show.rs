@@ -90,7 +90,12 @@ pub fn table<const N: usize>(
     for row in rows {
         table.add_row(row.map(|cell| clean(&cell).into_owned()));
     }
-    let lines: Vec<String> = table.lines().map(|line| line.trim().to_owned()).collect();
+    let flush = |line: String| {
+        // cells have a space on either side; an empty first cell keeps its room, or its heading stands beside its column
+        let line = line.strip_prefix(' ').unwrap_or(&line);
+        line.trim_end().to_owned()
+    };
+    let lines: Vec<String> = table.lines().map(flush).collect();
     lines.join("\n")
 }
 
@@ -148,6 +153,19 @@ mod tests {
         assert_eq!(clean("plain ü text"), "plain ü text");
         assert_eq!(clean("a\u{202e}b\u{200b}"), "a\\u{202e}b\\u{200b}");
         assert!(!table(["x"], [["a\u{1b}[31m".to_owned()]]).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_heading_stands_above_its_column_also_beside_empty_cells() {
+        let shown = table(
+            ["", "b", "c"],
+            [["one", "", "x"], ["", "two", "y"]].map(|row| row.map(str::to_owned)),
+        );
+        let lines: Vec<&str> = shown.lines().collect();
+        let column = |line: &str, word: &str| line.find(word);
+        assert_eq!(column(lines[0], "B"), column(lines[2], "two"), "{shown}");
+        assert_eq!(column(lines[0], "C"), column(lines[1], "x"), "{shown}");
+        assert!(lines[1].starts_with("one"), "{shown}");
     }
 
     #[test]

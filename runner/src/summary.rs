@@ -221,6 +221,7 @@ mod tests {
             reason: Reason::NameNotAllowed,
             by: None,
             class: None,
+            upstream: None,
             heard: None,
             policy: PolicyHash([0; 32]),
             generation: Generation(1),

@@ -88,7 +88,11 @@ fn a_replay_tells_what_is_newly_permitted_and_newly_denied() {
     assert_eq!(json["not_by_policy"]["limit_flows"], 1);
     replay(&["p.yml", "--fail-on", "never"]).expect(0);
     replay(&["same.yml"]).expect(0);
-    replay(&["same.yml", "--network", "other"]).expect(0);
+    let other = replay(&["same.yml", "--network", "other"]).expect(3);
+    assert!(
+        other.out.is_empty() && other.err.contains("nothing of a network \"other\""),
+        "{other:?}"
+    );
 }
 
 #[test]
@@ -124,6 +128,58 @@ fn what_is_learnt_passes_the_check_and_replays_without_a_change() {
         ],
     )
     .expect(0);
+}
+
+fn failure(seq: u32, name: &str, upstream: &str) -> String {
+    denial(seq, name, 443, "upstream_refused")
+        .replace("\"kind\":\"denial\"", "\"kind\":\"failure\"")
+        .replace("\"policy\"", &format!("{upstream}\"policy\""))
+}
+
+#[test]
+fn failures_are_replayed_with_their_address_and_without_one_as_before_and_learnt_when_asked_for() {
+    let known = |address: &str, class: &str| {
+        format!("\"class\":\"{class}\",\"upstream\":\"{address}:443\",")
+    };
+    let text = [
+        failure(1, "lan.example.net", &known("10.0.0.5", "private")),
+        failure(2, "down.example.net", &known("93.184.216.34", "public")),
+        // as earlier versions wrote it
+        failure(3, "old.example.net", ""),
+        open(4, "a.example.net", 443),
+        failure(5, "a.example.net", &known("93.184.216.34", "public")),
+        failure(6, "mine.example.net", "").replace("\"n1\"", "\"selftest-0123456789abcdef\""),
+    ]
+    .concat();
+    let policy = "policy: p\nnetwork: internet\n";
+    let directory = files(&[("r.jsonl", &text), ("p.yml", policy)]);
+    let run = |arguments: &[&str]| {
+        let all = [&["policy"], arguments, &["--record", "r.jsonl"]].concat();
+        sallyport_in(directory.path(), &all)
+    };
+    let said = run(&["replay", "--policy", "p.yml"]).expect(1);
+    assert!(
+        said.out
+            .contains("newly denied: 1 destinations, 1 contacts")
+            && said
+                .out
+                .contains("lan.example.net:443 tcp: deny name_resolves_to_forbidden")
+            && said.out.contains("5 contacts, 4 decided as before"),
+        "{}",
+        said.out
+    );
+    let learnt = run(&["learn"]).expect(0).out;
+    assert!(learnt.contains("host: \"a.example.net\""), "{learnt}");
+    assert_eq!(learnt.matches("it never answered").count(), 3, "{learnt}");
+    assert!(!learnt.contains("mine.example.net"), "{learnt}");
+    let asked = run(&["learn", "--failed"]).expect(0).out;
+    assert!(asked.contains("host: \"down.example.net\""), "{asked}");
+    for left in [
+        "lan.example.net:443: it is private",
+        "old.example.net:443: the record does not say whose address it has",
+    ] {
+        assert!(asked.contains(left), "{left}: {asked}");
+    }
 }
 
 #[test]

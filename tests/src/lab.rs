@@ -1,5 +1,6 @@
 //! One lab: namespaces, origins, capture and a gateway (or the plain forwarder in its place).
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -228,6 +229,32 @@ impl Lab {
         let at = all.iter().position(|a| *a == "--").unwrap_or(all.len());
         all.splice(at..at, ["--config", config.as_str()]);
         let output = self.topology.uplink.run(|| self.command(&all).output());
+        output.expect("start sallyport").into()
+    }
+
+    /// Runs the binary as this user of the machine, who has nothing else to do with the lab.
+    pub fn sallyport_as(&self, uid: u32, arguments: &[&str]) -> Said {
+        let own = self.directory.join("sallyport");
+        if !own.exists() {
+            // the folder of the build may be shut to others
+            let binary = cli::binary();
+            std::fs::hard_link(&binary, &own)
+                .or_else(|_| std::fs::copy(&binary, &own).map(drop))
+                .expect("a binary for others");
+        }
+        let config = self.directory.join("config.yml");
+        let mut command = Command::new(own);
+        command
+            .args(arguments)
+            .arg("--config")
+            .arg(config)
+            .env_clear()
+            .env("NO_COLOR", "1")
+            .env("HOME", "/")
+            .current_dir("/")
+            .uid(uid)
+            .gid(uid);
+        let output = self.topology.uplink.run(|| command.output());
         output.expect("start sallyport").into()
     }
 

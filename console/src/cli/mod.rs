@@ -4,6 +4,7 @@ mod completions;
 mod config;
 mod doctor;
 mod gateway;
+mod journal;
 mod net;
 mod policy;
 mod record;

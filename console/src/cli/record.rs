@@ -1,10 +1,17 @@
-//! `sallyport record`: verify the journal, export it. Works on the files, with or without a running gateway.
+//! `sallyport record`: verify the journal, export it. Works on the files, with or without a running gateway; who may not
+//! open them is given the record by the gateway, and judges it all the same.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
+use gateway::control::Client;
+use gateway::control::api::Signed;
+use gateway::record::Report;
+use gateway::record::verify::{Verifier, verify_against};
 
 use super::Shared;
+use super::journal::{self, Journal, Networks};
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::show::{self, Format};
 
@@ -17,7 +24,8 @@ write both, but not your copy. `gateway.journal.syslog` sends each to syslog; --
 
 With --key, anchors of other gateways in the same file are passed over.
 
-Exit code 0: nothing is wrong; 1: damage was found (each piece is listed).";
+Exit code 0: nothing is wrong; 1: damage was found (each piece is listed), or another key signed; 2: the key is none;
+3: there is no journal, or it cannot be read.";
 
 const EXPORT_HELP: &str = "\
 Examples:
@@ -37,7 +45,7 @@ pub enum Verb {
         #[arg(long, value_name = "FILE")]
         anchors: Option<PathBuf>,
         /// Public key (hex) that must have signed
-        #[arg(long, value_name = "HEX")]
+        #[arg(long, value_name = "HEX", value_parser = public_key)]
         key: Option<String>,
     },
     /// Print records, one JSON object a line
@@ -73,49 +81,105 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
             journal,
             anchors,
             key,
-        } => {
-            let configured = journal
-                .is_none()
-                .then(|| shared.load())
-                .transpose()?
-                .map(|c| c.gateway.journal.anchors);
-            let journal = folder(journal, shared)?;
-            if let Some(missing) = anchors.as_ref().filter(|file| !file.exists()) {
-                let message = format!("there are no anchors at {}", missing.display());
-                return Err(Failure::new(message));
-            }
-            let anchors = anchors
-                .or(configured)
-                .unwrap_or_else(|| journal.with_file_name("anchors.jsonl"));
-            let failed = |e: std::io::Error| {
-                Failure::new(format!("reading the journal {}: {e}", journal.display()))
-            };
-            if !journal.is_dir() {
-                return Err(Failure::new(format!("there is no journal at {}", journal.display()))
-                    .hint("name its folder with --journal, or the gateway's configuration with --config"));
-            }
-            let report =
-                gateway::record::verify::verify_against(&journal, &anchors, key.as_deref())
-                    .map_err(failed)?;
-            verified(&report, shared.format())
-        }
+        } => verify(
+            journal.as_deref(),
+            anchors.as_deref(),
+            key.as_deref(),
+            shared,
+        ),
         Verb::Export {
             journal,
             after,
             network,
             form,
-        } => export(&folder(journal, shared)?, after, network.as_deref(), form),
+        } => {
+            let journal = Journal::find(journal.as_deref(), shared)?;
+            export(&journal, after, network.as_deref(), form)
+        }
     }
 }
 
-fn folder(named: Option<PathBuf>, shared: &Shared) -> Result<PathBuf, Failure> {
-    match named {
-        Some(folder) => Ok(folder),
-        None => Ok(shared.load()?.gateway.journal.dir),
+fn verify(
+    named: Option<&Path>,
+    anchors: Option<&Path>,
+    key: Option<&str>,
+    shared: &Shared,
+) -> Verdict {
+    if let Some(missing) = anchors.filter(|file| !file.exists()) {
+        let message = format!("there are no anchors at {}", missing.display());
+        return Err(Failure::new(message));
+    }
+    let config = named.is_none().then(|| shared.load()).transpose()?;
+    let config = config.map(|config| config.gateway);
+    let folder = match (named, &config) {
+        (Some(folder), _) => folder,
+        (None, Some(config)) => &config.journal.dir,
+        (None, None) => return Err(Failure::new("no journal is named")),
+    };
+    let beside = || match &config {
+        Some(config) => config.journal.anchors.clone(),
+        None => folder.with_file_name("anchors.jsonl"),
+    };
+    let kept = anchors.map_or_else(beside, Path::to_owned);
+    let report = match verify_against(folder, &kept, key) {
+        Ok(report) => report,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(journal::nothing(folder)),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied && named.is_none() => {
+            let theirs = Journal::find(None, shared)?;
+            let Journal::Gateway(client) = &theirs else {
+                return Err(journal::unread(folder, &error));
+            };
+            from_gateway(client, &theirs, anchors, key)?
+        }
+        Err(error) => return Err(journal::unread(folder, &error)),
+    };
+    verified(&report, shared.format())
+}
+
+/// Verifies what the gateway gives out: its statements first, then its lines.
+fn from_gateway(
+    client: &Client,
+    journal: &Journal,
+    anchors: Option<&Path>,
+    key: Option<&str>,
+) -> Result<Report, Failure> {
+    let mut verifier = Verifier::new(key);
+    super::wait(async {
+        let mut statements = client.statements().await?;
+        while let Some(signed) = statements.next().await? {
+            match (signed.place == Signed::ANCHORS, anchors) {
+                (true, None) => verifier.anchor(signed.number, &signed.text),
+                (false, _) => verifier.statement(&signed.place, signed.text.as_bytes()),
+                // others were named
+                (true, Some(_)) => {}
+            }
+        }
+        Ok(())
+    })?;
+    if let Some(path) = anchors {
+        verifier
+            .anchors(path)
+            .map_err(|e| Failure::new(format!("reading the anchors {}: {e}", path.display())))?;
+    }
+    let mut number = 0_u64;
+    journal.each(0, &mut |line| {
+        number += 1;
+        verifier.line(line, &|| format!("the gateway's record, line {number}"));
+        Ok(())
+    })?;
+    Ok(verifier.finish())
+}
+
+/// A public key as hex.
+fn public_key(text: &str) -> Result<String, String> {
+    if text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit()) {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err("a key has 64 hex digits; `record verify --json` prints the one that signed".to_owned())
     }
 }
 
-fn verified(report: &gateway::record::Report, format: Format) -> Verdict {
+fn verified(report: &Report, format: Format) -> Verdict {
     match format {
         Format::Json => show::json(&serde_json::json!({ "ok": report.ok(), "report": report }))?,
         Format::Text => {
@@ -131,6 +195,13 @@ fn verified(report: &gateway::record::Report, format: Format) -> Verdict {
                 show::out(format_args!(
                     "gap: before record {seq} up to {milliseconds} ms may be missing after a crash"
                 ))?;
+            }
+            if report.is_foreign() {
+                report
+                    .findings
+                    .iter()
+                    .try_for_each(|finding| show::out(show::clean(&finding.message)))?;
+                return Ok(Outcome::Negative);
             }
             if report.unsigned > 0 {
                 show::out(format_args!(
@@ -159,22 +230,35 @@ fn verified(report: &gateway::record::Report, format: Format) -> Verdict {
     })
 }
 
-fn export(journal: &std::path::Path, after: u64, network: Option<&str>, form: Form) -> Verdict {
-    let failed =
-        |e: std::io::Error| Failure::new(format!("reading the journal {}: {e}", journal.display()));
-    let mut reader = gateway::record::Reader::open(journal, after).map_err(failed)?;
-    let mut unread = 0_u64;
-    while let Some(line) = reader.next_line().map_err(failed)? {
-        if !network.is_none_or(|wanted| of_network(&line, wanted)) {
-            continue;
+fn export(journal: &Journal, after: u64, network: Option<&str>, form: Form) -> Verdict {
+    let mut networks = Networks::wanting(network);
+    let (mut unread, mut lines) = (0_u64, 0_u64);
+    journal.each(after, &mut |line| {
+        lines += 1;
+        if let Some(wanted) = network {
+            let of = network_of(line);
+            of.iter().for_each(|of| networks.saw(of));
+            if of.as_deref() != Some(wanted) {
+                return Ok(());
+            }
         }
         match form {
-            Form::Jsonl => show::raw(&format!("{}\n", line.trim_end()))?,
-            Form::Ocsf => match serde_json::from_str::<gateway::record::Line>(&line) {
-                Ok(line) => show::raw(&format!("{}\n", event(&line)?))?,
-                Err(_) => unread += 1,
+            Form::Jsonl => show::raw(&format!("{}\n", line.trim_end())),
+            Form::Ocsf => match serde_json::from_str::<gateway::record::Line>(line) {
+                Ok(line) => show::raw(&format!("{}\n", event(&line)?)),
+                Err(_) => {
+                    unread += 1;
+                    Ok(())
+                }
             },
         }
+    })?;
+    // who asks for what came after a record asks again and again
+    if after == 0 {
+        networks.known()?;
+    }
+    if lines == 0 && after == 0 {
+        show::note("the record is empty");
     }
     if unread > 0 {
         show::note(format_args!(
@@ -189,12 +273,11 @@ fn event(line: &gateway::record::Line) -> Result<String, Failure> {
     serde_json::to_string(&gateway::record::ocsf::event(line)).map_err(|e| Failure::from_error(&e))
 }
 
-fn of_network(line: &str, wanted: &str) -> bool {
-    let parsed: Option<serde_json::Value> = serde_json::from_str(line).ok();
+fn network_of(line: &str) -> Option<String> {
+    let parsed: serde_json::Value = serde_json::from_str(line).ok()?;
     let places = ["/subject/network", "/network", "/first/subject/network"];
-    parsed.is_some_and(|v| {
-        places
-            .iter()
-            .any(|place| v.pointer(place).and_then(|n| n.as_str()) == Some(wanted))
+    places.iter().find_map(|place| {
+        let found = parsed.pointer(place)?.as_str()?;
+        Some(found.to_owned())
     })
 }

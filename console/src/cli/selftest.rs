@@ -28,7 +28,7 @@ pub fn perform(_arguments: &Arguments, shared: &Shared) -> Verdict {
                 ]
             };
             show::out(show::table(
-                ["", "probe", "promise", "seen"],
+                ["result", "probe", "promise", "seen"],
                 report.probes.iter().map(row),
             ))?;
         }

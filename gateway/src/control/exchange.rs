@@ -247,6 +247,14 @@ impl<T: DeserializeOwned, E: From<ExchangeError>> Lines<T, E> {
 
     /// The next line; `None` when the stream is over. Cancel-safe: nothing is lost when the wait is given up.
     pub async fn next(&mut self) -> Result<Option<T>, E> {
+        match self.next_bytes().await? {
+            Some(line) => Ok(Some(decode(&line)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The same, as it was sent.
+    pub async fn next_bytes(&mut self) -> Result<Option<BytesMut>, E> {
         loop {
             if let Some(end) = self.buffer.iter().position(|b| *b == b'\n') {
                 let line = self.buffer.split_to(end);
@@ -254,7 +262,7 @@ impl<T: DeserializeOwned, E: From<ExchangeError>> Lines<T, E> {
                 if line.is_empty() {
                     continue;
                 }
-                return Ok(Some(decode(&line)?));
+                return Ok(Some(line));
             }
             if self.buffer.len() > self.longest {
                 return Err(ExchangeError::Malformed("a line without an end".to_owned()).into());

@@ -25,6 +25,7 @@ mod refused;
 mod routes;
 pub mod server;
 mod sources;
+mod statements;
 mod streams;
 pub mod threads;
 pub mod verbs;

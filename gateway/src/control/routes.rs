@@ -17,7 +17,7 @@ use super::descriptor::Received;
 use super::disposal::Offered;
 use super::server::Body;
 use super::verbs::{Verbs, blocking};
-use super::{ingress, streams};
+use super::{ingress, statements, streams};
 
 /// A policy of the largest size that the parser takes, escaped as JSON, and some room.
 const MOST_BYTES: usize = 6 << 20;
@@ -147,6 +147,7 @@ async fn look(
         }
         ["v1", "flows"] => streams::flows(verbs, None, query, peer).await,
         ["v1", "records"] => streams::records(verbs, query, peer).await,
+        ["v1", "statements"] => statements::statements(verbs, peer).await,
         ["v1", "sources"] => json(&verbs.sources()),
         ["v1", "rules"] => Ok(text(verbs.rules().await?)),
         ["v1", "counters"] => json(&verbs.counters().await?),

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use netpolicy::decide::{Denial, Destination, Direction, Heard, Intent};
 use netpolicy::reason::Reason;
 
-use super::flow::Origin;
+use super::flow::{Failed, Origin};
 use crate::network::flows::Flow;
 use crate::record::entry::{Close, DecidedBy, Denied, Entry, Open, Subject};
 use crate::relay::{End, Notes, plain_denial};
@@ -44,10 +44,15 @@ impl Origin {
         );
     }
 
-    /// Writes that a permitted destination failed.
-    pub(crate) fn record_failure(&self, intent: &Intent, reason: Reason) {
-        let entry = Entry::Failure(self.denied(intent, &plain_denial(reason), None));
-        self.append_denied(entry, reason);
+    /// Writes that a permitted destination failed, and which address that was: whoever learns from records must see
+    /// that it was this machine's or the LAN's.
+    pub(crate) fn record_failure(&self, intent: &Intent, failed: &Failed) {
+        let mut denied = self.denied(intent, &plain_denial(failed.reason), None);
+        denied.upstream = failed.tried;
+        let live = self.network.live.load();
+        let class = |tried: SocketAddr| live.snapshot.book().classify(tried.ip()).class;
+        denied.class = failed.tried.map(class);
+        self.append_denied(Entry::Failure(denied), failed.reason);
     }
 
     fn denied(&self, intent: &Intent, denial: &Denial, heard: Option<String>) -> Box<Denied> {
@@ -57,6 +62,7 @@ impl Origin {
             reason: denial.reason,
             by: DecidedBy::denial(denial),
             class: denial.class,
+            upstream: None,
             heard,
             policy: live.snapshot.hash(),
             generation: live.generation,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use ipnet::IpNet;
-use netpolicy::ids::Generation;
+use netpolicy::ids::{Generation, NetworkId};
 use netpolicy::ruleset::InterfaceName;
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +17,7 @@ use super::Network;
 use super::allot::Allotted;
 use super::flows::FlowTable;
 use super::join::may_join;
+use super::names::NameError;
 use super::registry::{ChangeError, Described, Entered, Registry, Stage, States};
 use super::replace::live;
 use super::state::State;
@@ -38,12 +39,34 @@ impl Registry {
         namespace: OwnedFd,
         owner: u32,
     ) -> Result<Described, ChangeError> {
+        self.attach_if(request, namespace, owner, |wished| {
+            self.names().may_have(wished, owner, now_ms())
+        })
+    }
+
+    /// Attaches a namespace of the gateway's own, under a name that nobody else can have.
+    pub fn attach_probe(
+        &self,
+        request: &AttachRequest,
+        namespace: OwnedFd,
+        owner: u32,
+    ) -> Result<Described, ChangeError> {
+        self.attach_if(request, namespace, owner, |_| Ok(()))
+    }
+
+    fn attach_if(
+        &self,
+        request: &AttachRequest,
+        namespace: OwnedFd,
+        owner: u32,
+        may_have: impl FnOnce(&NetworkId) -> Result<(), NameError>,
+    ) -> Result<Described, ChangeError> {
         self.fits(request.via)?;
         let avoid = self.routed_elsewhere();
         let taken = self.allotments().allot(request.id.clone(), &avoid)?;
         // after allotting: of two that wish the same name at once the second has been refused by now
         if let Some(wished) = &request.id
-            && let Err(error) = self.names().may_have(wished, owner, now_ms())
+            && let Err(error) = may_have(wished)
         {
             self.allotments().release(&taken);
             return Err(error.into());

@@ -3,7 +3,8 @@
 //! The record, its readers and whoever counts by network tell networks apart by name alone; a second network under the
 //! same name would have its flows read as the first one's. So a wished name is written down when its network is attached
 //! and again when it ends, and refused from then on for as long as the record of it may be kept. Names that the gateway
-//! draws (`n` and 16 hex digits) never come twice and are not written down; nobody can wish one.
+//! draws (`n` and 16 hex digits; `selftest-` and 16 of them) never come twice and are not written down; nobody can wish
+//! one.
 //!
 //! Each user has a share of its own, and names of runs (`run-` and 16 hex digits) have one beside it: who uses its share
 //! up takes nobody else's. Names are remembered as hashes; what is too old is forgotten while the gateway runs.
@@ -23,6 +24,8 @@ use super::noted::{self, Noted, NotedFile};
 const MOST_WISHED: usize = 20_000;
 /// Runs of one user in that time: 23 a minute over a month, and 50 MB.
 const MOST_RUNS: usize = 1_000_000;
+/// How the names of the selftest's networks begin.
+const PROBE: &str = "selftest-";
 /// How often what is too old is looked for.
 const PRUNE_MS: i64 = 60_000;
 
@@ -162,7 +165,20 @@ impl Names {
 
 /// Whether a name has the form of those that the gateway draws.
 pub fn is_drawn(id: &NetworkId) -> bool {
-    id.as_str().strip_prefix('n').is_some_and(is_hex16)
+    id.as_str().strip_prefix('n').is_some_and(is_hex16) || is_probe(id)
+}
+
+/// Whether a network is one of the gateway's own, in which it tries itself: nobody's traffic.
+pub fn is_probe(id: &NetworkId) -> bool {
+    id.as_str().strip_prefix(PROBE).is_some_and(is_hex16)
+}
+
+/// A fresh name for a network of the selftest.
+pub(crate) fn probe() -> io::Result<NetworkId> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|e| io::Error::other(e.to_string()))?;
+    let name = format!("{PROBE}{:016x}", u64::from_be_bytes(random));
+    name.parse().map_err(io::Error::other)
 }
 
 /// Whether a name has the form of those that runners wish for their runs.
@@ -222,7 +238,17 @@ mod tests {
         assert_eq!(names.may_have(&drawn, 7, 0), refused);
         names.note(&drawn, 7, 1).unwrap();
         assert_eq!(fs::read_to_string(dir.path().join("names")).unwrap(), "");
-        for text in ["n", "nightly", "n0123456789abcde", "n0123456789abcdeg"] {
+        let probe = probe().unwrap();
+        assert!(is_probe(&probe) && !is_probe(&drawn));
+        let refused = Err(NameError::Drawn(probe.clone()));
+        assert_eq!(names.may_have(&probe, 7, 0), refused);
+        for text in [
+            "n",
+            "nightly",
+            "n0123456789abcde",
+            "n0123456789abcdeg",
+            "selftest-mine",
+        ] {
             assert_eq!(names.may_have(&id(text), 7, 0), Ok(()), "{text}");
         }
     }

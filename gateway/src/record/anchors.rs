@@ -8,21 +8,12 @@ use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use super::head::Statement;
-use super::verify::{Kind, Report, Stated};
 
 /// How every anchor begins; what stands before it on a line is the syslog daemon's.
 const BEGIN: &str = "{\"about\":";
 
-/// Takes the anchors of a file into account. A file that is not there holds none.
-///
-/// A syslog file may hold the anchors of several gateways: with a key they are told apart, without one an anchor by
-/// another key is a finding, because a journal made anew under a new key would look the same.
-pub(super) fn read(
-    path: &Path,
-    key: Option<&str>,
-    report: &mut Report,
-    stated: &mut Stated,
-) -> io::Result<()> {
+/// Gives out every line of a file with its number, from 1. A file that is not there holds none.
+pub(super) fn read(path: &Path, take: &mut dyn FnMut(u64, &str)) -> io::Result<()> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -32,33 +23,24 @@ pub(super) fn read(
     let (mut line, mut number) = (Vec::new(), 0_u64);
     while lines.read_until(b'\n', &mut line)? > 0 {
         number += 1;
-        let text = String::from_utf8_lossy(&line);
-        match anchor_in(&text) {
-            Found::Anchor(statement) => {
-                let others = key.is_some_and(|key| key != statement.key) && !text.starts_with('{');
-                if !others {
-                    stated.take(report, &format!("anchors line {number}"), &statement);
-                }
-            }
-            Found::Damaged => {
-                let place = format!("anchors line {number}");
-                report.find(Kind::Signature, place, 0, "the anchor cannot be read");
-            }
-            Found::Nothing => {}
-        }
+        take(number, &String::from_utf8_lossy(&line));
         line.clear();
     }
     Ok(())
 }
 
-enum Found {
+/// What a line is.
+pub(super) enum Found {
+    /// An anchor.
     Anchor(Box<Statement>),
+    /// It was one.
     Damaged,
     /// Another program's message.
     Nothing,
 }
 
-fn anchor_in(line: &str) -> Found {
+/// Reads a line.
+pub(super) fn anchor_in(line: &str) -> Found {
     let Some(text) = line.find(BEGIN).and_then(|at| line.get(at..)) else {
         // A line of its own that is no anchor was one; anything else in a syslog file is somebody else's.
         let own = line.starts_with('{');

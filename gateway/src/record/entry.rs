@@ -155,9 +155,12 @@ pub struct Denied {
     /// Which line, when a policy made it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub by: Option<DecidedBy>,
-    /// Class of the address that decided.
+    /// Class of the address that decided, or of the one that failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub class: Option<Class>,
+    /// Address and port that did not answer, of a failure; records of earlier versions lack it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub upstream: Option<SocketAddr>,
     /// Server name or Host seen.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub heard: Option<String>,
@@ -228,6 +231,21 @@ impl Vouched {
             (LayerKind::Instance | LayerKind::Workspace, None) => Self::Floor,
             _ => Self::Unverified,
         }
+    }
+}
+
+impl Entry {
+    /// The network that it is about, if it is about one.
+    pub fn network(&self) -> Option<&NetworkId> {
+        Some(match self {
+            Self::Open(open) => &open.subject.network,
+            Self::Close(close) => &close.subject.network,
+            Self::Denial(denied) | Self::Failure(denied) | Self::Folded { first: denied, .. } => {
+                &denied.subject.network
+            }
+            Self::Network(change) => &change.network,
+            Self::Source(_) | Self::Posture { .. } | Self::Gap { .. } => return None,
+        })
     }
 }
 

@@ -252,6 +252,11 @@ impl Journal {
         }
     }
 
+    /// The file of the anchors, for readers.
+    pub fn anchors(&self) -> &Path {
+        &self.config.anchors
+    }
+
     /// The folder of the segments, for readers.
     pub fn dir(&self) -> &Path {
         &self.config.dir

@@ -1,19 +1,20 @@
 //! Verification: walks every line and compares the chain with every signed statement about it.
 //!
 //! Finds a changed byte, a cut, an appended, removed or re-ordered line or segment, and a head, checkpoint or anchor
-//! that does not agree. Reads only; a journal that is being written verifies as well.
+//! that does not agree. Reads only; a journal that is being written verifies as well. [`verify_against`] reads a folder;
+//! whoever has lines and statements from elsewhere gives them to a [`Verifier`], statements first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::anchors;
+use super::anchors::{self, Found};
 use super::chain::{self, Position};
 use super::head::{About, Statement};
 use super::keep::{CHECKPOINT, HEAD};
-use super::segment::{self, Lines};
+use super::segment::{self, Lines, Segment};
 
 /// Findings listed; a thoroughly damaged journal needs no longer list.
 const FINDINGS: usize = 100;
@@ -34,8 +35,10 @@ pub enum Kind {
     Beheaded,
     /// A signed statement names another hash for a line.
     Replaced,
-    /// A statement's signature does not hold, or is by another key.
+    /// A statement's signature does not hold, or is by another key than the others'.
     Signature,
+    /// A statement is by another key than the one that must have signed.
+    Foreign,
     /// Lines stand behind a clean end, after which the gateway wrote none.
     Appended,
 }
@@ -79,18 +82,17 @@ pub struct Report {
 }
 
 impl Report {
+    /// Whether all that is wrong is that somebody else signed.
+    pub fn is_foreign(&self) -> bool {
+        !self.ok() && self.findings.iter().all(|f| f.kind == Kind::Foreign)
+    }
+
     /// Whether nothing is wrong (stated gaps are not damage).
     pub fn ok(&self) -> bool {
         self.findings.is_empty()
     }
 
-    pub(super) fn find(
-        &mut self,
-        kind: Kind,
-        place: impl Into<String>,
-        seq: u64,
-        message: impl Into<String>,
-    ) {
+    fn find(&mut self, kind: Kind, place: impl Into<String>, seq: u64, message: impl Into<String>) {
         if self.findings.len() < FINDINGS {
             self.findings.push(Finding {
                 kind,
@@ -109,38 +111,175 @@ pub fn verify(dir: &Path) -> io::Result<Report> {
 }
 
 /// Verifies against anchors kept elsewhere (also as a syslog daemon wrote them down), and a public key (hex) that must
-/// have signed.
+/// have signed. A folder in which nothing is a journal's, and about which nothing is stated, is an error and not a
+/// finding.
 pub fn verify_against(dir: &Path, anchors: &Path, key: Option<&str>) -> io::Result<Report> {
-    let mut report = Report {
-        key: key.map(str::to_owned),
-        ..Report::default()
-    };
-    let mut stated = Stated::default();
+    let mut verifier = Verifier::new(key);
     // The head is read before the lines: a journal that is being written is then never behind its head.
-    for (name, about) in [(HEAD, "head"), (CHECKPOINT, "checkpoint")] {
-        match Statement::read(&dir.join(name)) {
-            Ok(Some(statement)) => stated.take(&mut report, name, &statement),
-            Ok(None) if name == HEAD => {
-                report.find(Kind::Signature, name, 0, "there is no signed head");
-            }
-            Ok(None) => {}
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                report.find(
-                    Kind::Signature,
-                    name,
-                    0,
-                    format!("the {about} cannot be read"),
-                );
-            }
+    for name in STATEMENTS {
+        match std::fs::read(dir.join(name)) {
+            Ok(bytes) => verifier.statement(name, &bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
     }
-    anchors::read(anchors, key, &mut report, &mut stated)?;
-    let end = walk(dir, &mut report, &mut stated)?;
-    report.last = (end.seq > 0).then_some(end.seq);
-    report.head = (end.seq > 0).then(|| end.link.to_string());
-    ends(&mut report, &stated, end);
-    Ok(report)
+    verifier.anchors(anchors)?;
+    let segments = segment::list(dir)?;
+    if segments.is_empty() && verifier.is_silent() {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "it holds no journal",
+        ));
+    }
+    walk(&segments, &mut verifier)?;
+    Ok(verifier.finish())
+}
+
+/// Files beside the segments that hold one signed statement each.
+pub const STATEMENTS: [&str; 2] = [HEAD, CHECKPOINT];
+
+/// Takes statements, then lines, and compares.
+#[derive(Debug)]
+pub struct Verifier {
+    report: Report,
+    stated: Stated,
+    /// Whether a key was named that must have signed.
+    key_named: bool,
+    at: Option<Position>,
+}
+
+impl Verifier {
+    /// Knows nothing yet; with a key (hex) that must have signed, if one is named.
+    pub fn new(key: Option<&str>) -> Self {
+        Self {
+            report: Report {
+                key: key.map(str::to_owned),
+                ..Report::default()
+            },
+            stated: Stated::default(),
+            key_named: key.is_some(),
+            at: None,
+        }
+    }
+
+    /// Whether nothing was stated, neither right nor wrong.
+    fn is_silent(&self) -> bool {
+        !self.stated.head && self.stated.positions.is_empty() && self.report.ok()
+    }
+
+    /// One of [`STATEMENTS`], as it stands in its file.
+    pub fn statement(&mut self, name: &str, bytes: &[u8]) {
+        self.stated.head |= name == HEAD;
+        // An empty file is damage as well, not the end of something that is still being read.
+        match serde_json::from_slice::<Statement>(bytes) {
+            Ok(statement) => self.take(name, &statement),
+            Err(_) => {
+                let message = format!("the {} cannot be read", name.trim_end_matches(".json"));
+                self.report.find(Kind::Signature, name, 0, message);
+            }
+        }
+    }
+
+    /// A file of anchors; one that is not there holds none.
+    pub fn anchors(&mut self, path: &Path) -> io::Result<()> {
+        anchors::read(path, &mut |number, line| self.anchor(number, line))
+    }
+
+    /// A line of a file of anchors.
+    ///
+    /// A syslog file may hold the anchors of several gateways: with a key they are told apart, without one an anchor by
+    /// another key is a finding, because a journal made anew under a new key would look the same.
+    pub fn anchor(&mut self, number: u64, line: &str) {
+        let place = format!("anchors line {number}");
+        match anchors::anchor_in(line) {
+            Found::Anchor(statement) => {
+                let others = self.key_named
+                    && self.report.key.as_ref() != Some(&statement.key)
+                    && !line.starts_with('{');
+                if !others {
+                    self.take(&place, &statement);
+                }
+            }
+            Found::Damaged => {
+                self.report
+                    .find(Kind::Signature, place, 0, "the anchor cannot be read");
+            }
+            Found::Nothing => {}
+        }
+    }
+
+    fn take(&mut self, place: &str, statement: &Statement) {
+        let seq = statement.seq;
+        let Some(position) = statement.position().filter(|_| statement.holds()) else {
+            let message = "the signature does not hold";
+            return self.report.find(Kind::Signature, place, seq, message);
+        };
+        let key = self.report.key.get_or_insert_with(|| statement.key.clone());
+        if *key != statement.key {
+            let (kind, message) = if self.key_named {
+                let message = format!("signed by {}, not by the key given", statement.key);
+                (Kind::Foreign, message)
+            } else {
+                let message = format!("signed by {}, what came before by {key}", statement.key);
+                (Kind::Signature, message)
+            };
+            self.stated.foreign_checkpoint |= statement.about == About::Checkpoint;
+            // once for each key: a stranger's anchors are one finding, not one for each minute
+            if self.stated.strangers.insert(statement.key.clone()) {
+                self.report.find(kind, place, seq, message);
+            }
+            return;
+        }
+        self.stated
+            .take(&mut self.report, place, statement, position);
+    }
+
+    /// The next line, without its newline, and where it stands.
+    pub fn line(&mut self, line: &str, place: &dyn Fn() -> String) {
+        let Self {
+            report, stated, at, ..
+        } = self;
+        report.lines += 1;
+        let expected = at.map_or(0, |p| p.seq) + 1;
+        let Some(parsed) = chain::parse(line) else {
+            let message = "not a journal line";
+            return report.find(Kind::Malformed, place(), expected, message);
+        };
+        if parsed.hash != parsed.computed {
+            let message = "the line's bytes do not have the hash that it claims";
+            report.find(Kind::Changed, place(), parsed.seq, message);
+        }
+        match at {
+            None => begin(report, stated, &parsed, &place()),
+            Some(p) if parsed.seq != p.seq + 1 => {
+                let message = format!("line {expected} should stand here, it is {}", parsed.seq);
+                report.find(Kind::Broken, place(), expected, message);
+            }
+            Some(p) if parsed.prev != p.link => {
+                let message = "the line does not follow the one before";
+                report.find(Kind::Broken, place(), parsed.seq, message);
+            }
+            Some(_) => {}
+        }
+        compare(report, stated, &parsed);
+        if let Some(window) = gap(line) {
+            report.gaps.push((parsed.seq, window));
+        }
+        *at = Some(parsed.position());
+    }
+
+    /// What was found.
+    pub fn finish(self) -> Report {
+        let (mut report, stated) = (self.report, self.stated);
+        let end = self.at.or(stated.checkpoint).unwrap_or(Position::ORIGIN);
+        if !stated.head {
+            report.find(Kind::Signature, HEAD, 0, "there is no signed head");
+        }
+        report.last = (end.seq > 0).then_some(end.seq);
+        report.head = (end.seq > 0).then(|| end.link.to_string());
+        ends(&mut report, &stated, end);
+        report
+    }
 }
 
 /// Compares where the lines end with where statements say that they do.
@@ -169,22 +308,27 @@ fn ends(report: &mut Report, stated: &Stated, end: Position) {
 
 /// What signed statements say, by line number.
 #[derive(Debug, Default)]
-pub(super) struct Stated {
+struct Stated {
     positions: BTreeMap<u64, (Position, String)>,
+    /// Whether there was a head, whatever it was worth.
+    head: bool,
     checkpoint: Option<Position>,
     /// The head says that the gateway ended cleanly here.
     clean_end: Option<Position>,
+    /// Other keys that signed.
+    strangers: BTreeSet<String>,
+    foreign_checkpoint: bool,
 }
 
 impl Stated {
-    pub(super) fn take(&mut self, report: &mut Report, place: &str, statement: &Statement) {
+    fn take(
+        &mut self,
+        report: &mut Report,
+        place: &str,
+        statement: &Statement,
+        position: Position,
+    ) {
         let seq = statement.seq;
-        let Some(position) = statement.position().filter(|_| statement.holds()) else {
-            return report.find(Kind::Signature, place, seq, "the signature does not hold");
-        };
-        if *report.key.get_or_insert_with(|| statement.key.clone()) != statement.key {
-            return report.find(Kind::Signature, place, seq, "signed by another key");
-        }
         match statement.about {
             About::Checkpoint => self.checkpoint = Some(position),
             About::CleanEnd => self.clean_end = Some(position),
@@ -208,76 +352,27 @@ impl Stated {
     }
 }
 
-/// Walks all lines; returns where the chain ends.
-fn walk(dir: &Path, report: &mut Report, stated: &mut Stated) -> io::Result<Position> {
-    let mut at: Option<Position> = None;
-    let segments = segment::list(dir)?;
+/// Walks all lines of all segments.
+fn walk(segments: &[Segment], verifier: &mut Verifier) -> io::Result<()> {
     for (nth, segment) in segments.iter().enumerate() {
-        report.segments += 1;
-        let name = segment
-            .path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        verifier.report.segments += 1;
+        let name = segment.path.file_name().unwrap_or_default();
+        let name = name.to_string_lossy().into_owned();
         let mut lines = Lines::open(&segment.path, 0)?;
         let mut number = 0_u64;
         while let Some(line) = lines.next_line()? {
             number += 1;
-            report.lines += 1;
-            let place = || format!("{name} line {number}");
-            let expected = at.map_or(0, |p| p.seq) + 1;
-            let Some(parsed) = chain::parse(line) else {
-                report.find(Kind::Malformed, place(), expected, "not a journal line");
-                continue;
-            };
-            if parsed.hash != parsed.computed {
-                report.find(
-                    Kind::Changed,
-                    place(),
-                    parsed.seq,
-                    "the line's bytes do not have the hash that it claims",
-                );
-            }
-            match at {
-                None => begin(report, stated, &parsed, &place()),
-                Some(p) if parsed.seq != p.seq + 1 => {
-                    report.find(
-                        Kind::Broken,
-                        place(),
-                        expected,
-                        format!("line {expected} should stand here, it is {}", parsed.seq),
-                    );
-                }
-                Some(p) if parsed.prev != p.link => {
-                    report.find(
-                        Kind::Broken,
-                        place(),
-                        parsed.seq,
-                        "the line does not follow the one before",
-                    );
-                }
-                Some(_) => {}
-            }
-            compare(report, stated, &parsed);
-            if let Some(window) = gap(line) {
-                report.gaps.push((parsed.seq, window));
-            }
-            at = Some(parsed.position());
+            verifier.line(line, &|| format!("{name} line {number}"));
         }
         // Half a line at the very end is being written, unless nobody writes any more.
-        let writing = nth + 1 == segments.len() && stated.clean_end.is_none();
+        let writing = nth + 1 == segments.len() && verifier.stated.clean_end.is_none();
         if !writing && lines.offset() != std::fs::metadata(&segment.path)?.len() {
-            let seq = at.map_or(0, |p| p.seq) + 1;
-            report.find(
-                Kind::Malformed,
-                name,
-                seq,
-                "bytes after the last whole line",
-            );
+            let seq = verifier.at.map_or(0, |p| p.seq) + 1;
+            let message = "bytes after the last whole line";
+            verifier.report.find(Kind::Malformed, name, seq, message);
         }
     }
-    Ok(at.or(stated.checkpoint).unwrap_or(Position::ORIGIN))
+    Ok(())
 }
 
 fn begin(report: &mut Report, stated: &Stated, first: &chain::Parsed, place: &str) {
@@ -285,7 +380,9 @@ fn begin(report: &mut Report, stated: &Stated, first: &chain::Parsed, place: &st
     let start = stated.checkpoint.unwrap_or(Position::ORIGIN);
     // A crash between checkpoint and removal leaves a segment that the checkpoint already covers.
     let covered = first.seq <= start.seq && (first.seq > 1 || first.prev == Position::ORIGIN.link);
-    if !covered && (first.seq != start.seq + 1 || first.prev != start.link) {
+    // where the rest begins is then somebody else's word, which is a finding already
+    let unknown = stated.checkpoint.is_none() && stated.foreign_checkpoint;
+    if !covered && !unknown && (first.seq != start.seq + 1 || first.prev != start.link) {
         let message = format!(
             "the journal begins at line {}, it should begin at {}",
             first.seq,

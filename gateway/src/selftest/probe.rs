@@ -16,8 +16,8 @@ use socket2::{Domain, Socket, Type};
 use crate::context::now;
 use crate::control::{AttachRequest, PolicySource};
 use crate::kernel::Ns;
-use crate::network::Network;
 use crate::network::registry::{ChangeError, Registry};
+use crate::network::{Network, names};
 
 /// What was seen: as promised, or not.
 pub type Outcome = Result<String, String>;
@@ -39,15 +39,12 @@ impl Sandbox {
     /// Attaches a fresh namespace, with a broker that only listens.
     pub fn attach(registry: &Arc<Registry>, policy: &PolicySource) -> Result<Self, ChangeError> {
         let namespace = Ns::anonymous()?;
-        let mut random = [0; 8];
-        getrandom::fill(&mut random).map_err(|e| io::Error::other(e.to_string()))?;
-        let path = registry
-            .run_dir()
-            .join(format!("selftest-{:016x}", u64::from_be_bytes(random)));
+        let id = names::probe()?;
+        let path = registry.run_dir().join(id.as_str());
         let listener = UnixListener::bind(&path)?;
         listener.set_nonblocking(true)?;
         let request = AttachRequest {
-            id: None,
+            id: Some(id),
             run: None,
             workspace: crate::control::api::default_workspace(),
             policy: policy.clone(),
@@ -57,7 +54,8 @@ impl Sandbox {
             labels: BTreeMap::from([("sallyport.role".to_owned(), "selftest".to_owned())]),
         };
         let descriptor = namespace.fd().try_clone_to_owned()?;
-        let attached = registry.attach(&request, descriptor, rustix::process::geteuid().as_raw());
+        let attached =
+            registry.attach_probe(&request, descriptor, rustix::process::geteuid().as_raw());
         match attached {
             Ok(described) => Ok(Self {
                 registry: registry.clone(),

@@ -38,16 +38,17 @@ impl Dialer {
         let ground = permit.into_ground();
         let mut last = DialError::errno(libc::ENETUNREACH);
         for address in addresses {
-            match self.connect_datagrams(SocketAddr::new(address, port), &ground, cutting) {
+            let upstream = SocketAddr::new(address, port);
+            match self.connect_datagrams(upstream, &ground, cutting) {
                 Ok(socket) => {
                     return Ok(DialledDatagrams {
                         socket,
-                        upstream: SocketAddr::new(address, port),
+                        upstream,
                         ground,
                     });
                 }
                 Err(error) if error.forbidden.is_some() => return Err(error),
-                Err(error) => last = error,
+                Err(error) => last = error.at(upstream),
             }
         }
         Err(last)
@@ -59,10 +60,7 @@ impl Dialer {
         ground: &Ground,
         cutting: Cutting,
     ) -> Result<UdpSocket, DialError> {
-        let failed = |source| DialError {
-            source,
-            forbidden: None,
-        };
+        let failed = DialError::kernel;
         let may_be_host = ground.class() == Some(Class::Host);
         if !may_be_host {
             self.check_elsewhere(target.ip())?;

@@ -63,6 +63,8 @@ pub struct DialError {
     pub source: io::Error,
     /// Set when the gateway itself refused: the destination is the machine, or nobody can say whether it is.
     pub forbidden: Option<Reason>,
+    /// Whom the last attempt was made to.
+    pub tried: Option<SocketAddr>,
 }
 
 impl DialError {
@@ -70,6 +72,24 @@ impl DialError {
         Self {
             source: io::Error::from_raw_os_error(code),
             forbidden: None,
+            tried: None,
+        }
+    }
+
+    /// An attempt that the kernel ended.
+    pub(super) fn kernel(source: io::Error) -> Self {
+        Self {
+            source,
+            forbidden: None,
+            tried: None,
+        }
+    }
+
+    /// The same, of an attempt to reach this destination.
+    pub(super) fn at(self, target: SocketAddr) -> Self {
+        Self {
+            tried: Some(target),
+            ..self
         }
     }
 
@@ -85,6 +105,7 @@ impl DialError {
         Self {
             source,
             forbidden: Some(Reason::LimitFlows),
+            tried: None,
         }
     }
 
@@ -136,7 +157,13 @@ impl Dialer {
         let ground = permit.into_ground();
         let connected = match timeout(OVERALL, self.race(&targets, &ground)).await {
             Ok(raced) => raced?,
-            Err(_) => return Err(DialError::errno(libc::ETIMEDOUT)),
+            Err(_) => {
+                let late = DialError::errno(libc::ETIMEDOUT);
+                return Err(match targets.first() {
+                    Some(target) => late.at(*target),
+                    None => late,
+                });
+            }
         };
         Ok(Dialled {
             stream: connected.stream,
@@ -175,16 +202,21 @@ impl Dialer {
     }
 
     async fn attempt(&self, target: SocketAddr, ground: &Ground) -> Result<Connected, DialError> {
+        let connected = self.connect_to(target, ground).await;
+        connected.map_err(|error| error.at(target))
+    }
+
+    async fn connect_to(
+        &self,
+        target: SocketAddr,
+        ground: &Ground,
+    ) -> Result<Connected, DialError> {
         let may_be_host = ground.class() == Some(Class::Host);
         if !may_be_host {
             self.check_elsewhere(target.ip())?;
         }
-        let own = |source| DialError {
-            source,
-            forbidden: None,
-        };
-        let stream = connect(target).await.map_err(own)?;
-        let local = stream.local_addr().map_err(own)?;
+        let stream = connect(target).await.map_err(DialError::kernel)?;
+        let local = stream.local_addr().map_err(DialError::kernel)?;
         // equal ends are a socket that met itself (simultaneous open); an equal address is the machine
         if local == target || (!may_be_host && local.ip() == target.ip()) {
             return Err(DialError::is_machine());

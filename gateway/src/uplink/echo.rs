@@ -3,7 +3,7 @@
 //! The same refusals as over UDP: an address that turns out to be the machine itself, by the kernel's route look-up before
 //! or by the socket's own ends after the connect, unless its class was Host.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use netpolicy::addr::Class;
 use netpolicy::decide::{DialPermit, Ground};
@@ -45,7 +45,7 @@ impl Dialer {
                     });
                 }
                 Err(error) if error.forbidden.is_some() => return Err(error),
-                Err(error) => last = error,
+                Err(error) => last = error.at(SocketAddr::new(upstream, 0)),
             }
         }
         Err(last)
@@ -61,10 +61,7 @@ impl Dialer {
         if !may_be_host {
             self.check_elsewhere(target)?;
         }
-        let failed = |source| DialError {
-            source,
-            forbidden: None,
-        };
+        let failed = DialError::kernel;
         let mut identifier = [0; 2];
         getrandom::fill(&mut identifier)
             .map_err(|error| failed(std::io::Error::other(error.to_string())))?;

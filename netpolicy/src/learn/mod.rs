@@ -1,9 +1,9 @@
 //! The narrowest policy that recorded contacts need, with the evidence for each entry.
 //!
 //! Owns: gathering contacts ([`Learner`]), choosing entries, and the text. Only what was permitted is proposed; nothing
-//! that a policy could not open, nothing private unless asked for, no wildcard over a public suffix, and nothing that
-//! `policy check` would warn about unless asked for: that is left out, as a comment that says why. The text is checked
-//! and replayed before it is given out.
+//! that a policy could not open, nothing that never answered unless asked for, nothing private unless asked for, no
+//! wildcard over a public suffix, and nothing that `policy check` would warn about unless asked for: that is left out,
+//! as a comment that says why. The text is checked and replayed before it is given out.
 
 mod text;
 
@@ -24,6 +24,8 @@ use crate::replay::{Contact, Verdict, decide};
 
 /// Destinations that are told apart: more than any reviewer reads.
 const MOST: usize = 10_000;
+/// Why what was permitted and never answered is left out.
+const UNANSWERED: &str = "it never answered; --failed proposes it";
 
 /// What may be proposed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,6 +34,8 @@ pub struct Options {
     pub private: bool,
     /// Also what `policy check` warns about.
     pub flagged: bool,
+    /// Also what was permitted and never answered.
+    pub failed: bool,
     /// So many names right below one are proposed as a wildcard; `None`: never.
     pub wildcards: Option<usize>,
 }
@@ -102,6 +106,8 @@ pub struct Learnt {
 pub struct Learner {
     gathered: BTreeMap<Key, Gathered>,
     left_out: BTreeMap<(String, String), Evidence>,
+    /// What never answered, as long as nothing else says that it does.
+    unanswered: BTreeMap<(Target, Protocol, u16), (String, Evidence)>,
     private_seen: bool,
 }
 
@@ -119,13 +125,13 @@ impl Learner {
         if port == 0 && contact.protocol.has_ports() {
             return self.leave(&what, "it has no port", evidence);
         }
+        let target = Target::of(contact);
+        if contact.failed && !options.failed {
+            return self.miss((target, contact.protocol, port), what, evidence);
+        }
         if let Some(why) = refused(contact, options) {
             return self.leave(&what, why, evidence);
         }
-        let target = match (&contact.to, &contact.heard) {
-            (Host::Name(name), _) | (Host::Address(_), Some(name)) => Target::Host(name.clone()),
-            (Host::Address(address), None) => Target::Address(address.to_canonical()),
-        };
         let usual = Speaks::default_for(port, contact.protocol);
         let any = contact.opaque && usual != Speaks::Any;
         let key = (target, contact.protocol, any);
@@ -153,8 +159,37 @@ impl Learner {
         }
     }
 
+    /// Notes a destination that did not answer; it may yet.
+    fn miss(&mut self, key: (Target, Protocol, u16), what: String, evidence: Evidence) {
+        if self.unanswered.len() >= MOST && !self.unanswered.contains_key(&key) {
+            return self.leave("other destinations", UNANSWERED, evidence);
+        }
+        let fresh = Evidence {
+            count: 0,
+            ..evidence
+        };
+        let known = self.unanswered.entry(key).or_insert((what, fresh));
+        known.1.add(evidence);
+    }
+
+    /// What never answered is left out; what did at other times is proposed already.
+    fn leave_unanswered(&mut self) {
+        for ((target, protocol, port), (what, evidence)) in std::mem::take(&mut self.unanswered) {
+            let answered = [false, true].into_iter().any(|any| {
+                let found = self.gathered.get(&(target.clone(), protocol, any));
+                found.is_some_and(|one| !protocol.has_ports() || one.ports.contains(port))
+            });
+            if !answered {
+                self.leave(&what, UNANSWERED, evidence);
+            }
+        }
+    }
+
     fn leave(&mut self, what: &str, why: &str, evidence: Evidence) {
-        let key = (what.to_owned(), why.to_owned());
+        let mut key = (what.to_owned(), why.to_owned());
+        if self.left_out.len() >= MOST && !self.left_out.contains_key(&key) {
+            "other destinations".clone_into(&mut key.0);
+        }
         let known = self.left_out.entry(key).or_insert(Evidence {
             count: 0,
             ..evidence
@@ -164,6 +199,7 @@ impl Learner {
 
     /// The proposal, checked under the catalogue at this moment.
     pub fn finish(mut self, options: Options, catalogue: &Catalogue, now: UnixSeconds) -> Learnt {
+        self.leave_unanswered();
         if let Some(least) = options.wildcards {
             self.widen(least.max(2));
         }
@@ -303,6 +339,9 @@ fn refused(contact: &Contact, options: Options) -> Option<&'static str> {
     if name.and_then(special) == Some(Special::NotDns) {
         return Some("it is no name of the DNS");
     }
+    if contact.failed && contact.class.is_none() {
+        return Some("the record does not say whose address it has");
+    }
     match class_of(contact) {
         Some(Class::Metadata | Class::Loopback | Class::Multicast | Class::Gateway) => {
             Some("no policy opens such an address")
@@ -338,6 +377,13 @@ fn needs_private(contact: &Contact) -> bool {
 }
 
 impl Target {
+    fn of(contact: &Contact) -> Self {
+        match (&contact.to, &contact.heard) {
+            (Host::Name(name), _) | (Host::Address(_), Some(name)) => Self::Host(name.clone()),
+            (Host::Address(address), None) => Self::Address(address.to_canonical()),
+        }
+    }
+
     fn pattern(&self) -> String {
         match self {
             Self::Host(name) => Pattern::Exact(name.clone()).to_string(),

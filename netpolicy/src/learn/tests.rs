@@ -24,6 +24,7 @@ fn contact(to: &str, port: u16) -> Contact {
         heard: None,
         request: None,
         opaque: false,
+        failed: false,
         was: Verdict::Permit,
     }
 }
@@ -89,7 +90,7 @@ fn the_narrowest_list_is_proposed_with_its_evidence() {
     let mine = Options {
         private: true,
         flagged: true,
-        wildcards: None,
+        ..Options::default()
     };
     let wider = learn(
         &[
@@ -106,6 +107,50 @@ fn the_narrowest_list_is_proposed_with_its_evidence() {
         wider.text.contains("private: true") && wider.entries == 2,
         "{}",
         wider.text
+    );
+}
+
+#[test]
+fn what_never_answered_is_proposed_only_when_asked_for_and_never_without_its_class() {
+    let failed = |to: &str, class: Option<Class>| Contact {
+        failed: true,
+        class,
+        ..contact(to, 443)
+    };
+    let record = [
+        failed("down.example.net", Some(Class::Public)),
+        failed("here.example.net", Some(Class::Host)),
+        failed("93.184.200.2", Some(Class::Host)),
+        failed("old.example.net", None),
+        failed("93.184.200.3", None),
+        // it answers at other times
+        failed("a.example.net", Some(Class::Public)),
+        contact("a.example.net", 443),
+    ];
+    let plain = learn(&record, Options::default());
+    assert_eq!((plain.entries, plain.left_out.len()), (1, 5), "{plain:?}");
+    assert!(plain.left_out.iter().all(|one| one.why == UNANSWERED));
+    let asked = Options {
+        failed: true,
+        ..Options::default()
+    };
+    let wider = learn(&record, asked);
+    assert_eq!((wider.entries, wider.left_out.len()), (2, 4), "{wider:?}");
+    assert!(
+        wider.text.contains("host: \"down.example.net\""),
+        "{}",
+        wider.text
+    );
+    assert!(!wider.text.contains("  - { cidr"), "{}", wider.text);
+    let all = Options {
+        private: true,
+        ..asked
+    };
+    let widest = learn(&record, all);
+    assert_eq!(
+        (widest.entries, widest.left_out.len()),
+        (4, 2),
+        "{widest:?}"
     );
 }
 

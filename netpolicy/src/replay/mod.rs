@@ -43,6 +43,8 @@ pub struct Contact {
     pub request: Option<(String, String)>,
     /// Bytes passed that were neither TLS nor HTTP.
     pub opaque: bool,
+    /// It was permitted and never answered: nobody knows what it would have been.
+    pub failed: bool,
     /// What was decided.
     pub was: Verdict,
 }

@@ -20,6 +20,7 @@ fn contact(to: &str, port: u16, was: Verdict) -> Contact {
         heard: None,
         request: None,
         opaque: false,
+        failed: false,
         was,
     }
 }

@@ -19,6 +19,9 @@ pub struct Arguments {
     /// Propose also what `policy check` warns about
     #[arg(long)]
     flagged: bool,
+    /// Propose also what was permitted and never answered
+    #[arg(long)]
+    failed: bool,
     /// Propose a wildcard where so many names lie right below one; never over a public suffix
     #[arg(long, value_name = "N")]
     wildcards: Option<usize>,
@@ -32,22 +35,18 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
     let options = Options {
         private: arguments.private,
         flagged: arguments.flagged,
+        failed: arguments.failed,
         wildcards: arguments.wildcards,
     };
     let mut learner = Learner::default();
-    let journal = || Ok(shared.load()?.gateway.journal.dir);
-    records::read(
-        &arguments.source,
-        journal,
-        &mut |contact, count, example| {
-            let evidence = Evidence {
-                count,
-                first: example.t,
-                last: example.t,
-            };
-            learner.add(contact, evidence, options);
-        },
-    )?;
+    records::read(&arguments.source, shared, &mut |contact, count, example| {
+        let evidence = Evidence {
+            count,
+            first: example.t,
+            last: example.t,
+        };
+        learner.add(contact, evidence, options);
+    })?;
     let learnt = learner.finish(options, &catalogue, gateway::context::now());
     match shared.format() {
         Format::Json => {

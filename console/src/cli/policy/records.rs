@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use gateway::network::names::is_probe;
 use gateway::record::entry::{Close, Denied, Entry, Open, Subject};
 use gateway::record::{Line, segment};
 use netpolicy::addr::Class;
@@ -18,6 +19,8 @@ use netpolicy::policy::Protocol;
 use netpolicy::reason::Reason;
 use netpolicy::replay::{Contact, Example, Verdict, is_by_policy};
 
+use crate::cli::Shared;
+use crate::cli::journal::{self, Journal, Networks};
 use crate::exit::Failure;
 
 /// Longest line: a hundred times the longest record.
@@ -29,7 +32,7 @@ const MOST_OPEN: usize = 1_000_000;
 #[derive(Debug, Clone, clap::Args)]
 pub struct Source {
     /// Folder of a journal, a file of JSON Lines (`record export`), or - for standard input [default: the configured
-    /// gateway's journal]
+    /// gateway's journal, from the gateway itself where this user may not open it]
     #[arg(long, value_name = "DIR|FILE|-")]
     pub record: Option<PathBuf>,
     /// Only records of this network
@@ -49,39 +52,39 @@ pub struct Summary {
 /// Reads records and hands over each contact with how often it was and where it stands.
 pub fn read(
     source: &Source,
-    configured: impl FnOnce() -> Result<PathBuf, Failure>,
+    shared: &Shared,
     take: &mut dyn FnMut(&Contact, u64, Example),
 ) -> Result<Summary, Failure> {
-    let path = match &source.record {
-        Some(path) => path.clone(),
-        None => configured()?,
-    };
     let mut reading = Reading {
         network: source.network.clone(),
+        networks: Networks::wanting(source.network.as_deref()),
         open: HashMap::new(),
         summary: Summary::default(),
         take,
     };
-    if path.as_os_str() == "-" {
-        reading.lines("standard input", Box::new(std::io::stdin()), Last::Whole)?;
-    } else if path.is_dir() {
-        let failed = |e: std::io::Error| {
-            Failure::new(format!("reading the journal {}: {e}", path.display()))
-        };
-        let segments = segment::list(&path).map_err(failed)?;
-        if segments.is_empty() {
-            return Err(Failure::new(format!(
-                "{} is no journal: it holds no segment",
-                path.display()
-            )));
+    match source.record.as_deref() {
+        Some(path) if path.as_os_str() == "-" => {
+            reading.lines("standard input", Box::new(std::io::stdin()), Last::Whole)?;
         }
-        for segment in segments {
-            // a gateway may be writing the last line just now
-            reading.file(&segment.path, Last::MayBeCut)?;
-        }
-    } else {
-        reading.file(&path, Last::Whole)?;
+        Some(path) if !path.is_dir() => reading.file(path, Last::Whole)?,
+        folder => match Journal::find(folder, shared)? {
+            Journal::Folder(folder) => {
+                let segments = segment::list(&folder).map_err(|e| journal::unread(&folder, &e))?;
+                for segment in segments {
+                    // a gateway may be writing the last line just now
+                    reading.file(&segment.path, Last::MayBeCut)?;
+                }
+            }
+            theirs @ Journal::Gateway(_) => {
+                let mut number = 0_u64;
+                theirs.each(0, &mut |line| {
+                    number += 1;
+                    reading.line(line.as_bytes(), &format!("the gateway's record:{number}"))
+                })?;
+            }
+        },
     }
+    reading.networks.known()?;
     Ok(reading.finish())
 }
 
@@ -94,6 +97,7 @@ enum Last {
 
 struct Reading<'a> {
     network: Option<String>,
+    networks: Networks,
     /// Flows whose close has not come yet: it tells what the bytes were.
     open: HashMap<u64, (Contact, Example)>,
     summary: Summary,
@@ -119,26 +123,29 @@ impl Reading<'_> {
                 break;
             }
             let place = format!("{shown}:{number}");
-            let wrong = |why: String| {
-                Failure::new(format!("{place}: this is no record: {why}"))
-                    .hint("`sallyport record export` writes records; `record verify` finds what was changed")
-            };
             if line.last() != Some(&b'\n') {
                 if last == Last::MayBeCut {
                     break;
                 }
                 let whole = serde_json::from_slice::<Line>(&line).is_ok();
                 if !whole {
-                    return Err(wrong("the line is cut off or too long".to_owned()));
+                    return Err(unreadable(&place, "the line is cut off or too long"));
                 }
             }
-            if line.iter().all(u8::is_ascii_whitespace) {
-                continue;
+            if !line.iter().all(u8::is_ascii_whitespace) {
+                self.line(&line, &place)?;
             }
-            let record: Line = serde_json::from_slice(&line).map_err(|e| wrong(e.to_string()))?;
-            self.record(record, &place)?;
         }
         Ok(())
+    }
+
+    fn line(&mut self, line: &[u8], place: &str) -> Result<(), Failure> {
+        let record = serde_json::from_slice::<Line>(line);
+        let record = record.map_err(|e| unreadable(place, &e.to_string()))?;
+        if let Some(network) = record.entry.network() {
+            self.networks.saw(network.as_str());
+        }
+        self.record(record, place)
     }
 
     fn record(&mut self, record: Line, place: &str) -> Result<(), Failure> {
@@ -196,9 +203,10 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Ways in are no contacts: nothing that a sandbox chose.
+    /// Ways in are no contacts: nothing that a sandbox chose. Neither is what the gateway tries on itself.
     fn wants(&self, subject: &Subject) -> bool {
         subject.direction == Direction::Egress
+            && !is_probe(&subject.network)
             && self
                 .network
                 .as_ref()
@@ -263,8 +271,10 @@ impl Reading<'_> {
             return Ok(());
         }
         *self.summary.other.entry(failed.reason.code()).or_default() += count;
-        let contact = contact_of(&failed.subject, None, failed.class, Verdict::Permit)?;
-        if let Some(contact) = contact.filter(|contact| contact.port.is_some()) {
+        let dialled = failed.upstream.map(|upstream| upstream.ip());
+        let contact = contact_of(&failed.subject, dialled, failed.class, Verdict::Permit)?;
+        if let Some(mut contact) = contact.filter(|contact| contact.port.is_some()) {
+            contact.failed = true;
             self.give(&contact, count, example);
         }
         Ok(())
@@ -282,6 +292,7 @@ impl Reading<'_> {
 
 fn unreadable(place: &str, why: &str) -> Failure {
     Failure::new(format!("{place}: this is no record: {why}"))
+        .hint("`sallyport record export` writes records; `record verify` finds what was changed")
 }
 
 fn opened(open: &Open) -> Result<Contact, String> {
@@ -327,6 +338,7 @@ fn contact_of(
         heard: None,
         request: None,
         opaque: false,
+        failed: false,
         was,
     }))
 }

@@ -53,14 +53,9 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
         Arc::new(OwnListeners::default()),
     );
     let mut replay = Replay::new(snapshot, gateway::context::now());
-    let journal = || Ok(shared.load()?.gateway.journal.dir);
-    let summary = records::read(
-        &arguments.source,
-        journal,
-        &mut |contact, count, example| {
-            replay.add(contact, count, example);
-        },
-    )?;
+    let summary = records::read(&arguments.source, shared, &mut |contact, count, example| {
+        replay.add(contact, count, example);
+    })?;
     let report = replay.finish();
     let fails = fails(&report, arguments.fail_on);
     match shared.format() {

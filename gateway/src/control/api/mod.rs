@@ -11,6 +11,7 @@
 //! | POST | `/v1/networks/{id}/ingress` | [`IngressRequest`] | 101, then the stream itself |
 //! | POST | `/v1/networks/{id}/capture` | [`CaptureRequest`] | pcapng, as it comes |
 //! | GET | `/v1/records?after=SEQ&follow=1` | | journal lines |
+//! | GET | `/v1/statements` | | lines of [`Signed`] |
 //! | POST | `/v1/own` | [`FourTuple`] | [`Owner`] |
 //! | GET | `/v1/health`, `/v1/posture`, `/v1/rules`, `/v1/counters` | | [`Health`], [`PostureView`], text, JSON |
 //! | POST | `/v1/selftest` | | [`SelftestReport`] |
@@ -30,5 +31,5 @@ pub use network::{
 };
 pub use problem::Problem;
 pub use traffic::{
-    CaptureRequest, ExplainRequest, FlowEvent, FlowView, FourTuple, IngressRequest, Owner,
+    CaptureRequest, ExplainRequest, FlowEvent, FlowView, FourTuple, IngressRequest, Owner, Signed,
 };

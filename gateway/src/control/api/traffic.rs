@@ -53,6 +53,22 @@ pub enum FlowEvent {
     },
 }
 
+/// Something signed about the record, as it stands in its file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Signed {
+    /// The file beside the segments, or [`Signed::ANCHORS`].
+    pub place: String,
+    /// Line in it, of an anchor.
+    pub number: u64,
+    /// The text.
+    pub text: String,
+}
+
+impl Signed {
+    /// Where anchors stand.
+    pub const ANCHORS: &str = "anchors";
+}
+
 /// What would become of this destination on a network?
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

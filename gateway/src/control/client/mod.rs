@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use super::api::{
     AttachRequest, CaptureRequest, Detached, ExplainRequest, FlowEvent, FlowView, FourTuple,
     Health, IngressRequest, NetworkView, Owner, PolicyReplaced, PolicySource, PostureView, Problem,
-    SelftestReport,
+    SelftestReport, Signed,
 };
 use super::exchange::{self, Ask, Exchange, decode, within};
 use crate::source::view::{
@@ -124,6 +124,11 @@ impl Client {
     /// Journal lines after a sequence number that exist now.
     pub async fn records(&self, after: u64) -> Result<Lines<crate::record::Line>, ClientError> {
         self.lines(&format!("/v1/records?after={after}")).await
+    }
+
+    /// What is signed about the record: head, checkpoint, anchors.
+    pub async fn statements(&self) -> Result<Lines<Signed>, ClientError> {
+        self.lines("/v1/statements").await
     }
 
     /// Posture.

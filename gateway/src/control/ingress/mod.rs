@@ -245,6 +245,7 @@ impl<'a> Way<'a> {
             reason: denial.reason,
             by: DecidedBy::denial(denial),
             class: denial.class,
+            upstream: None,
             heard: None,
             policy: live.snapshot.hash(),
             generation: live.generation,

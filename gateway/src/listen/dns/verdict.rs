@@ -178,6 +178,7 @@ impl<'a> Asker<'a> {
             reason: denial.reason,
             by: DecidedBy::denial(denial),
             class: denial.class,
+            upstream: None,
             heard: None,
             policy: self.live.snapshot.hash(),
             generation: self.live.generation,

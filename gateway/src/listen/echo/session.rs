@@ -23,7 +23,7 @@ use crate::kernel::echo::{Pinger, quoted_sequence};
 use crate::kernel::icmp::{About, Sent, Trouble};
 use crate::kernel::ready::watch_errors;
 use crate::kernel::sessions::{Cutting, next_error_about, path_mtu};
-use crate::listen::flow::{Origin, Unreached, open, record_unreached, unless_ended};
+use crate::listen::flow::{Failed, Origin, Unreached, open, record_unreached, unless_ended};
 use crate::listen::route::{Route, route};
 use crate::listen::udp::table::{Held, Key, Place};
 use crate::network::flows::Flow;
@@ -87,7 +87,7 @@ impl Session {
                 return Err(Unreached::Denied(denial, None));
             }
             Route::Unresolvable => {
-                return Err(Unreached::Failed(Reason::NameUnresolvable, None));
+                return Err(Unreached::unresolvable());
             }
         };
         let asked = self.origin.destination.ip();
@@ -354,13 +354,13 @@ impl Pinging<'_> {
 /// What the kernel said to the dial is what it says to the sandbox.
 fn trouble_of(why: &Unreached) -> Trouble {
     match why {
-        Unreached::Failed(Reason::NameUnresolvable, _) => Trouble::HostUnreachable,
-        Unreached::Failed(_, Some(errno)) => {
-            Trouble::of_errno(*errno, 0).unwrap_or(Trouble::HostUnreachable)
+        Unreached::Failed(failed) if failed.reason == Reason::NameUnresolvable => {
+            Trouble::HostUnreachable
         }
+        Unreached::Failed(Failed {
+            errno: Some(errno), ..
+        }) => Trouble::of_errno(*errno, 0).unwrap_or(Trouble::HostUnreachable),
         Unreached::Gone => Trouble::Nothing,
-        Unreached::Denied(..) | Unreached::Failed(_, None) | Unreached::Cause(_) => {
-            Trouble::Prohibited
-        }
+        Unreached::Denied(..) | Unreached::Failed(_) | Unreached::Cause(_) => Trouble::Prohibited,
     }
 }

@@ -23,7 +23,7 @@ use crate::relay::{
 use crate::uplink::dial::Dialled;
 use reach::hear;
 
-pub(crate) use reach::{Unreached, reach, unless_ended};
+pub(crate) use reach::{Failed, Unreached, reach, unless_ended};
 
 /// Where a flow comes from.
 #[derive(Clone, Debug)]
@@ -225,7 +225,7 @@ pub(crate) fn record_unreached(origin: &Origin, intent: &Intent, why: &Unreached
             origin.record_denial(intent, denial, heard);
         }
         Unreached::Cause(reason) => origin.record_denial(intent, &plain_denial(*reason), None),
-        Unreached::Failed(reason, _) => origin.record_failure(intent, *reason),
+        Unreached::Failed(failed) => origin.record_failure(intent, failed),
         Unreached::Gone => {}
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! Invariant: nothing is dialled without a permit, and malformed bytes are denied before anything is dialled.
 
+use std::net::SocketAddr;
+
 use netpolicy::decide::{Denial, Destination, Evidence, Heard, Intent};
 use netpolicy::ids::Generation;
 use netpolicy::name::Host;
@@ -23,12 +25,34 @@ use crate::uplink::dial::{DialError, Dialled};
 pub(crate) enum Unreached {
     /// A decision; with what the client had said.
     Denied(Denial, Option<Box<Seen>>),
-    /// The destination failed; with the kernel's word, if it was the kernel that said so.
-    Failed(Reason, Option<i32>),
+    /// The destination failed.
+    Failed(Failed),
     /// The client is gone.
     Gone,
     /// The run or the gateway ended it.
     Cause(Reason),
+}
+
+/// A permitted destination that could not be reached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failed {
+    /// How.
+    pub reason: Reason,
+    /// The kernel's word, if it was the kernel that said so.
+    pub errno: Option<i32>,
+    /// Whom was tried last; nobody where the name has no address.
+    pub tried: Option<SocketAddr>,
+}
+
+impl Unreached {
+    /// The name is permitted, and it has no address now.
+    pub(crate) fn unresolvable() -> Self {
+        Self::Failed(Failed {
+            reason: Reason::NameUnresolvable,
+            errno: None,
+            tried: None,
+        })
+    }
 }
 
 impl From<DialError> for Unreached {
@@ -37,7 +61,11 @@ impl From<DialError> for Unreached {
             reason @ (Reason::AddressHost | Reason::LimitFlows) => {
                 Self::Denied(plain_denial(reason), None)
             }
-            reason => Self::Failed(reason, error.source.raw_os_error()),
+            reason => Self::Failed(Failed {
+                reason,
+                errno: error.source.raw_os_error(),
+                tried: error.tried,
+            }),
         }
     }
 }
@@ -72,7 +100,7 @@ async fn route_and_dial(origin: &Origin, intent: &mut Intent) -> Result<Reach, U
         )),
         Route::Hear(speaks) => Ok(Reach::Hear(speaks)),
         Route::Deny(denial) => Err(Unreached::Denied(denial, None)),
-        Route::Unresolvable => Err(Unreached::Failed(Reason::NameUnresolvable, None)),
+        Route::Unresolvable => Err(Unreached::unresolvable()),
     }
 }
 

@@ -263,9 +263,9 @@ impl Gate {
             Err(Unreached::Cause(reason)) => {
                 self.deny(serial, origin, &intent, &plain_denial(reason));
             }
-            Err(Unreached::Failed(reason, errno)) => {
-                origin.record_failure(&intent, reason);
-                self.refuse(serial, verdict_of(reason, errno));
+            Err(Unreached::Failed(failed)) => {
+                origin.record_failure(&intent, &failed);
+                self.refuse(serial, verdict_of(failed.reason, failed.errno));
             }
             Err(Unreached::Gone) => self.refuse(serial, Verdict::Drop),
         }

@@ -159,10 +159,10 @@ fn unreached(origin: &Origin, why: &Unreached, destination: &str) -> Option<Vec<
             plain = plain_denial(*reason);
             (403, "egress_denied", &plain)
         }
-        Unreached::Failed(reason, _) => {
-            plain = plain_denial(*reason);
+        Unreached::Failed(failed) => {
+            plain = plain_denial(failed.reason);
             (
-                if *reason == Reason::UpstreamTimeout {
+                if failed.reason == Reason::UpstreamTimeout {
                     504
                 } else {
                     502

@@ -20,7 +20,7 @@ use crate::context::now_ms;
 use crate::detect::quic::Claims;
 use crate::kernel::icmp::Trouble;
 use crate::kernel::sessions::{Cutting, reply_socket};
-use crate::listen::flow::{Origin, Unreached, open, record_unreached, unless_ended};
+use crate::listen::flow::{Failed, Origin, Unreached, open, record_unreached, unless_ended};
 use crate::listen::route::{Route, route};
 use crate::relay::{End, Notes, plain_denial};
 use crate::uplink::datagrams::DialledDatagrams;
@@ -98,7 +98,7 @@ impl Session {
                 Route::Hear(_) => set_heard(intent, first),
                 Route::Deny(denial) => return Err(Unreached::Denied(denial, None)),
                 Route::Unresolvable => {
-                    return Err(Unreached::Failed(Reason::NameUnresolvable, None));
+                    return Err(Unreached::unresolvable());
                 }
             }
         }
@@ -186,12 +186,14 @@ fn set_heard(intent: &mut Intent, first: &First) {
 /// What the kernel said to the dial is what it says to the sandbox.
 fn trouble_of(why: &Unreached) -> Trouble {
     match why {
-        Unreached::Failed(Reason::NameUnresolvable, _) => Trouble::HostUnreachable,
-        Unreached::Failed(_, Some(errno)) => {
-            Trouble::of_errno(*errno, 0).unwrap_or(Trouble::HostUnreachable)
+        Unreached::Failed(failed) if failed.reason == Reason::NameUnresolvable => {
+            Trouble::HostUnreachable
         }
+        Unreached::Failed(Failed {
+            errno: Some(errno), ..
+        }) => Trouble::of_errno(*errno, 0).unwrap_or(Trouble::HostUnreachable),
         Unreached::Gone => Trouble::Nothing,
-        Unreached::Denied(..) | Unreached::Failed(_, None) | Unreached::Cause(_) => {
+        Unreached::Denied(..) | Unreached::Failed(_) | Unreached::Cause(_) => {
             Trouble::PortUnreachable
         }
     }

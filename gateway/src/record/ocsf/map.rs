@@ -164,6 +164,9 @@ fn failure(line: &Line, code: &'static str, denied: &Denied, count: Option<u64>)
     };
     event.count = count;
     refused(&mut event, denied);
+    if let Some(upstream) = denied.upstream {
+        event.dst_endpoint.get_or_insert_default().ip = Some(upstream.ip());
+    }
     // The policy said yes; the other side did not come.
     (event.action_id, event.action) = (Some(1), Some("Allowed"));
     (event.disposition_id, event.disposition) = (Some(27), Some("Error"));

@@ -110,6 +110,7 @@ fn denial(network: &str, port: u16) -> Entry {
         reason: Reason::AddressPrivate,
         by: None,
         class: None,
+        upstream: None,
         heard: None,
         policy: PolicyHash([1; 32]),
         generation: Generation(1),

@@ -163,6 +163,7 @@ fn denied() -> BoxedStrategy<Box<Denied>> {
                 reason,
                 by,
                 class: None,
+                upstream: heard.as_ref().map(|_| ([203, 0, 113, 9], 443).into()),
                 heard,
                 policy: PolicyHash([2; 32]),
                 generation: Generation(1),
