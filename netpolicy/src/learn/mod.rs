@@ -70,6 +70,9 @@ enum Target {
 /// An entry in the making: target, transport, and whether any bytes must pass.
 type Key = (Target, Protocol, bool);
 
+/// What did not answer: target, transport, port, and whether an entry for it would permit this address of it.
+type Unanswered = (Target, Protocol, u16, bool);
+
 #[derive(Clone, Debug)]
 struct Gathered {
     ports: Ports,
@@ -107,7 +110,7 @@ pub struct Learner {
     gathered: BTreeMap<Key, Gathered>,
     left_out: BTreeMap<(String, String), Evidence>,
     /// What never answered, as long as nothing else says that it does.
-    unanswered: BTreeMap<(Target, Protocol, u16), (String, Evidence)>,
+    unanswered: BTreeMap<Unanswered, (String, Evidence)>,
     private_seen: bool,
 }
 
@@ -127,7 +130,12 @@ impl Learner {
         }
         let target = Target::of(contact);
         if contact.failed && !options.failed {
-            return self.miss((target, contact.protocol, port), what, evidence);
+            let open = Contact {
+                failed: false,
+                ..contact.clone()
+            };
+            let fits = contact.class.is_none() || refused(&open, options).is_none();
+            return self.miss((target, contact.protocol, port, fits), what, evidence);
         }
         if let Some(why) = refused(contact, options) {
             return self.leave(&what, why, evidence);
@@ -160,7 +168,7 @@ impl Learner {
     }
 
     /// Notes a destination that did not answer; it may yet.
-    fn miss(&mut self, key: (Target, Protocol, u16), what: String, evidence: Evidence) {
+    fn miss(&mut self, key: Unanswered, what: String, evidence: Evidence) {
         if self.unanswered.len() >= MOST && !self.unanswered.contains_key(&key) {
             return self.leave("other destinations", UNANSWERED, evidence);
         }
@@ -172,15 +180,19 @@ impl Learner {
         known.1.add(evidence);
     }
 
-    /// What never answered is left out; what did at other times is proposed already.
+    /// What never answered is left out; what did at other times is proposed already, if that entry permits it.
     fn leave_unanswered(&mut self) {
-        for ((target, protocol, port), (what, evidence)) in std::mem::take(&mut self.unanswered) {
-            let answered = [false, true].into_iter().any(|any| {
-                let found = self.gathered.get(&(target.clone(), protocol, any));
-                found.is_some_and(|one| !protocol.has_ports() || one.ports.contains(port))
-            });
-            if !answered {
-                self.leave(&what, UNANSWERED, evidence);
+        for ((target, protocol, port, fits), (what, evidence)) in
+            std::mem::take(&mut self.unanswered)
+        {
+            let kinds = [false, true].map(|any| (target.clone(), protocol, any));
+            let covers = |one: &Gathered| !protocol.has_ports() || one.ports.contains(port);
+            let answered = kinds
+                .iter()
+                .find(|key| fits && self.gathered.get(key).is_some_and(covers));
+            match answered.and_then(|key| self.gathered.get_mut(key)) {
+                Some(entry) => entry.evidence.add(evidence),
+                None => self.leave(&what, UNANSWERED, evidence),
             }
         }
     }

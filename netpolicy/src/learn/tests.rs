@@ -129,6 +129,7 @@ fn what_never_answered_is_proposed_only_when_asked_for_and_never_without_its_cla
     ];
     let plain = learn(&record, Options::default());
     assert_eq!((plain.entries, plain.left_out.len()), (1, 5), "{plain:?}");
+    assert!(plain.text.contains("# 2 flows"), "{}", plain.text);
     assert!(plain.left_out.iter().all(|one| one.why == UNANSWERED));
     let asked = Options {
         failed: true,
@@ -271,28 +272,32 @@ fn any_contact() -> impl Strategy<Value = Contact> {
         class,
         prop::option::weighted(0.3, name()),
         any::<bool>(),
+        any::<bool>(),
         was,
     )
-        .prop_map(|(to, port, protocol, address, class, heard, opaque, was)| {
-            let address = match &to {
-                Host::Address(own) => Some(*own),
-                Host::Name(_) => address,
-            };
-            let heard =
-                heard.filter(|_| protocol == Protocol::Tcp && matches!(to, Host::Address(_)));
-            let opaque = opaque && heard.is_none() && protocol == Protocol::Tcp;
-            Contact {
-                to,
-                port,
-                protocol,
-                address,
-                class,
-                heard,
-                request: None,
-                opaque,
-                was,
-            }
-        })
+        .prop_map(
+            |(to, port, protocol, address, class, heard, opaque, failed, was)| {
+                let address = match &to {
+                    Host::Address(own) => Some(*own),
+                    Host::Name(_) => address,
+                };
+                let heard =
+                    heard.filter(|_| protocol == Protocol::Tcp && matches!(to, Host::Address(_)));
+                let opaque = opaque && heard.is_none() && protocol == Protocol::Tcp;
+                Contact {
+                    to,
+                    port,
+                    protocol,
+                    address,
+                    class,
+                    heard,
+                    request: None,
+                    opaque,
+                    failed: failed && was == Verdict::Permit,
+                    was,
+                }
+            },
+        )
 }
 
 proptest! {
@@ -300,9 +305,10 @@ proptest! {
 
     #[test]
     fn what_is_learnt_passes_the_check_and_permits_exactly_what_it_was_learnt_from(
-        contacts in prop::collection::vec(any_contact(), 0..25), private in any::<bool>(), wildcards in prop::option::of(2_usize..4),
+        contacts in prop::collection::vec(any_contact(), 0..25), private in any::<bool>(), failed in any::<bool>(),
+        wildcards in prop::option::of(2_usize..4),
     ) {
-        let options = Options { private, flagged: false, wildcards };
+        let options = Options { private, flagged: false, failed, wildcards };
         let found = learn(&contacts, options);
         let policy = crate::document::parse("learned", &found.text, None).map_err(|m| TestCaseError::fail(format!("{m:?}\n{}", found.text)))?;
         let setting = Setting { now: NOW, catalogue: Catalogue::shipped(), floors: &[] };

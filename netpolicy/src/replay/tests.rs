@@ -204,7 +204,7 @@ proptest! {
             // records of denied names hold no address
             let contact = Contact {
                 to: question.to, port: Some(question.port), protocol: question.protocol, address, class: None,
-                heard: question.sni, request: question.method.zip(question.path), opaque: false, was,
+                heard: question.sni, request: question.method.zip(question.path), opaque: false, failed: false, was,
             };
             replay.add(&contact, 1, Example { place: String::new(), t: 0, network: String::new() });
         }
