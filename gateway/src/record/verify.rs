@@ -171,12 +171,11 @@ impl Verifier {
     pub fn statement(&mut self, name: &str, bytes: &[u8]) {
         self.stated.head |= name == HEAD;
         // An empty file is damage as well, not the end of something that is still being read.
-        match serde_json::from_slice::<Statement>(bytes) {
-            Ok(statement) => self.take(name, &statement),
-            Err(_) => {
-                let message = format!("the {} cannot be read", name.trim_end_matches(".json"));
-                self.report.find(Kind::Signature, name, 0, message);
-            }
+        if let Ok(statement) = serde_json::from_slice::<Statement>(bytes) {
+            self.take(name, &statement);
+        } else {
+            let message = format!("the {} cannot be read", name.trim_end_matches(".json"));
+            self.report.find(Kind::Signature, name, 0, message);
         }
     }
 

@@ -155,16 +155,15 @@ impl Dialer {
             .map(|ip| SocketAddr::new(ip, port))
             .collect();
         let ground = permit.into_ground();
-        let connected = match timeout(OVERALL, self.race(&targets, &ground)).await {
-            Ok(raced) => raced?,
-            Err(_) => {
-                let late = DialError::errno(libc::ETIMEDOUT);
-                return Err(match targets.first() {
-                    Some(target) => late.at(*target),
-                    None => late,
-                });
+        let raced = timeout(OVERALL, self.race(&targets, &ground)).await;
+        let late = || {
+            let late = DialError::errno(libc::ETIMEDOUT);
+            match targets.first() {
+                Some(target) => late.at(*target),
+                None => late,
             }
         };
+        let connected = raced.map_err(|_| late())??;
         Ok(Dialled {
             stream: connected.stream,
             upstream: connected.target,
