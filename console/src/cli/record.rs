@@ -237,20 +237,22 @@ fn export(journal: &Journal, after: u64, network: Option<&str>, form: Form) -> V
         lines += 1;
         if let Some(wanted) = network {
             let of = network_of(line);
-            of.iter().for_each(|of| networks.saw(of));
+            if let Some(of) = &of {
+                networks.saw(of);
+            }
             if of.as_deref() != Some(wanted) {
                 return Ok(());
             }
         }
         match form {
             Form::Jsonl => show::raw(&format!("{}\n", line.trim_end())),
-            Form::Ocsf => match serde_json::from_str::<gateway::record::Line>(line) {
-                Ok(line) => show::raw(&format!("{}\n", event(&line)?)),
-                Err(_) => {
+            Form::Ocsf => {
+                let Ok(line) = serde_json::from_str::<gateway::record::Line>(line) else {
                     unread += 1;
-                    Ok(())
-                }
-            },
+                    return Ok(());
+                };
+                show::raw(&format!("{}\n", event(&line)?))
+            }
         }
     })?;
     // who asks for what came after a record asks again and again
