@@ -8,6 +8,7 @@ mod iptables;
 mod member_forgeries;
 mod members;
 mod permits;
+mod races;
 mod selftest;
 mod shares;
 mod survives;

@@ -33,6 +33,10 @@ fn traces(world: &World) -> BTreeSet<String> {
     found
 }
 
+// Sixteen whole runs, four of them killed: what the engine and the runner keep of a run is under its own name, so the
+// thousandth leaves what the first does. What runs share (rules, sets, links, routes, files of the gateway) is made and
+// taken away five hundred times, fifty times by kill -9 and with a restart in between, in the gateway's own tests
+// (`appliance/tests/many.rs`); an engine's restart is `restart.rs`.
 #[test]
 fn net_36_and_04_many_short_runs_leave_nothing() {
     let world = World::start();

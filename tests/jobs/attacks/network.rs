@@ -97,6 +97,9 @@ fn net_49_50_13_dns_36_and_sbx_36_no_network_means_none_and_loopback_works(place
     assert_eq!(said.out, "200", "{said:?}");
 }
 
+// Sixteen starts on each engine, four at a time: an engine cannot begin earlier than the acknowledgement that the runner
+// waits for (`acknowledged`), whatever its speed. The race itself is in the gateway, and run there two hundred times,
+// twenty at a time, with a sender that begins before the network does: `tests/fence/races.rs`.
 at!(net_01_no_packet_precedes_the_policy: docker podman rootless gvisor);
 fn net_01_no_packet_precedes_the_policy(place: Place) {
     let world = World::on(place);
@@ -122,6 +125,8 @@ fn net_01_no_packet_precedes_the_policy(place: Place) {
     assert_eq!(world.containers(), Vec::<String>::new());
 }
 
+// Each way to stop once: the runner removes a network only when the engine says that the workload is gone, which does
+// not depend on how often it is asked. The loop, with a sender that outlives its network: `tests/fence/races.rs`.
 #[test]
 fn net_02_nothing_passes_while_a_run_is_being_stopped() {
     let world = World::start();

@@ -133,35 +133,6 @@ fn a_second_gateway_that_shares_anything_is_refused_and_disturbs_nothing_and_one
 }
 
 #[test]
-fn many_short_networks_some_of_whose_sandboxes_just_vanish_leave_nothing() {
-    let lab = Lab::started();
-    for round in 0..40 {
-        let sandbox = lab.attach(&far_only());
-        let id = sandbox.view.id.clone();
-        if round % 4 == 0 {
-            drop(sandbox);
-        }
-        lab.block(async |c| c.detach(&id).await.unwrap());
-    }
-    let namespace = lab.config().namespace;
-    let links = || {
-        let out = std::process::Command::new("ip")
-            .args(["-n", &namespace, "-o", "link"])
-            .output()
-            .unwrap();
-        String::from_utf8_lossy(&out.stdout).lines().count()
-    };
-    eventually("the last link to go", || (links() == 1).then_some(()));
-    let rules = lab.block(async |c| c.rules().await.unwrap());
-    assert!(!rules.contains("198.18.0.2"), "{rules}");
-    let left = std::fs::read_dir(lab.config().run_dir.join("networks"))
-        .unwrap()
-        .count();
-    assert_eq!(left, 0);
-    assert!(lab.block(async |c| c.health().await.unwrap()).open);
-}
-
-#[test]
 fn a_full_disk_refuses_new_flows_and_one_with_room_takes_them() {
     let lab = Lab::new();
     let disk = Disk::mount(&lab.dir.path().join("disk"));

@@ -10,6 +10,7 @@ mod lab;
 mod life;
 mod lingering;
 mod machine;
+mod many;
 mod quota;
 mod replacing;
 mod restarts;
