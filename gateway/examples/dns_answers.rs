@@ -198,6 +198,7 @@ async fn main() {
         journal: Arc::new(Journal::open(JournalConfig::under(dir.path())).unwrap()),
         tasks: tasks.clone(),
         open,
+        connections: 1024,
     };
     let settings = DnsSettings {
         service_v4: Ipv4Addr::new(198, 18, 0, 1),

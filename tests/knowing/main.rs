@@ -1,6 +1,7 @@
 //! Knowing: the record in other forms, metrics, live views, packet captures, telemetry.
 
 mod capture;
+mod crowd;
 mod metrics;
 mod records;
 mod telemetry;

@@ -67,12 +67,13 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
     let sources = sources(&config)?;
     let (opening, open) = watch::channel(false);
     let here = Here::new(view.clone(), follower.notices());
+    let ceilings = Arc::new(Ceilings::from_rlimit());
     let ctx = Context {
         networks: Arc::new(Networks::default()),
-        resolver: Arc::new(resolver(&config)?),
+        resolver: Arc::new(resolver(&config)?.within(ceilings.descriptors())),
         dialer: Arc::new(Dialer::new(move |address| here.is(address))),
         journal: journal.clone(),
-        ceilings: Arc::new(Ceilings::from_rlimit()),
+        ceilings,
         tasks: Tasks::default(),
         open,
     };
@@ -146,7 +147,7 @@ fn accepted(config: &GatewayConfig) -> Result<(), BuildError> {
     Ok(())
 }
 
-fn control(config: &GatewayConfig) -> Result<tokio::net::UnixListener, BuildError> {
+fn control(config: &GatewayConfig) -> Result<std::os::unix::net::UnixListener, BuildError> {
     let others = config.control_users != crate::config::ControlUsers::default();
     server::bind(&config.control, others).map_err(files("binding", &config.control))
 }

@@ -15,12 +15,12 @@ mod tend;
 mod tests;
 mod watch;
 
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use netpolicy::reason::Reason;
-use tokio::net::UnixListener;
 
 use crate::config::{GatewayConfig, Resolvers};
 use crate::context::Context;

@@ -26,6 +26,13 @@ pub fn sealed(posture: &PostureView) -> Problem {
     }
 }
 
+/// The control socket has no place for one more connection of this user.
+pub fn crowded(uid: u32) -> Problem {
+    let text = format!("the control socket has no place for one more connection of user {uid}");
+    Problem::new(503, "full", text)
+        .hint("end followers of flows, records or captures, or ask again in a moment")
+}
+
 /// There is no such network.
 pub fn unknown(id: &NetworkId) -> Problem {
     Problem::new(404, "not_found", format!("there is no network {id}"))
@@ -74,6 +81,10 @@ pub fn change(error: &ChangeError) -> Problem {
             .hint("wish another name, or none: then the gateway draws one"),
         ChangeError::Allot(AllotError::Full(_)) => Problem::new(503, "full", error.to_string())
             .hint("detach networks, or widen `gateway.pools.sandboxes`"),
+        ChangeError::Allot(AllotError::Crowded(_)) => {
+            Problem::new(503, "full", error.to_string())
+                .hint("detach networks, or raise the gateway's limit of open files (`LimitNOFILE=`, `ulimit -Hn`)")
+        }
         ChangeError::Join(_) => Problem::new(409, "conflict", error.to_string())
             .hint("choose another group or service, or detach that network"),
         ChangeError::Compose(error) => compose(error),

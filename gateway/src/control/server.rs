@@ -2,15 +2,16 @@
 //!
 //! Bounded in every direction: connections in all and by user, time for a head and a body, bytes of a body. A part of the
 //! places is root's and the gateway's own user's alone, and nobody is made to wait for a place: who cannot have one is
-//! hung up on, so that the queue of the socket stays short for the next. Each connection is a task of its own; a panic in
-//! one ends that connection only.
+//! told so or hung up on, so that the queue of the socket stays short for the next. Each connection is a task of its own;
+//! a panic in one ends that connection only.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -24,16 +25,15 @@ use tokio::net::UnixListener;
 
 use super::access::{Group, Peer, is_ours, may};
 use super::descriptor::{Carrier, Descriptor};
-use super::refused::Refusals;
+use super::refused::{Refusals, Teller};
 use super::routes;
 use super::verbs::Verbs;
 
-/// Connections in all: followers are long-lived, everything else lasts milliseconds.
-const MOST: usize = 1024;
-/// Of these, for root and the gateway's own user alone: whatever the others do, the machine's owner gets in.
-const RESERVE: usize = 128;
-/// Connections of one other user: followers of a curious user must not keep a runner out.
-const MOST_OF_USER: usize = 128;
+/// The part of all places that is root's and the gateway's own user's alone: whatever the others do, the machine's owner
+/// gets in.
+const RESERVE: usize = 8;
+/// The part that one other user may have: followers of a curious user must not keep a runner out.
+const OF_USER: usize = 8;
 /// A request head is due within this time.
 const HEAD: Duration = Duration::from_secs(10);
 /// After a failed accept.
@@ -45,8 +45,8 @@ pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 /// Binds the control socket. A stale one is replaced; a live one means that another gateway runs.
 ///
 /// Only root can connect unless other users are configured; then everybody can, and each verb asks for the uid.
-pub fn bind(path: &Path, others: bool) -> io::Result<UnixListener> {
-    match std::os::unix::net::UnixStream::connect(path) {
+pub fn bind(path: &Path, others: bool) -> io::Result<net::UnixListener> {
+    match net::UnixStream::connect(path) {
         Ok(_) => {
             return Err(io::Error::new(
                 io::ErrorKind::AddrInUse,
@@ -62,7 +62,8 @@ pub fn bind(path: &Path, others: bool) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    let listener = UnixListener::bind(path)?;
+    let listener = net::UnixListener::bind(path)?;
+    listener.set_nonblocking(true)?;
     let mode = if others { 0o666 } else { 0o600 };
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     Ok(listener)
@@ -78,8 +79,12 @@ struct Counts {
 }
 
 /// Who has how many connections.
-#[derive(Clone, Debug, Default)]
-struct Users(Arc<Mutex<Counts>>);
+#[derive(Clone, Debug)]
+struct Users {
+    /// In all.
+    most: usize,
+    counts: Arc<Mutex<Counts>>,
+}
 
 /// One connection's place among its user's; given back on drop.
 #[derive(Debug)]
@@ -89,12 +94,24 @@ struct Seat {
 }
 
 impl Users {
+    fn new(most: usize) -> Self {
+        Self {
+            most,
+            counts: Arc::default(),
+        }
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn seat(&self, peer: Peer) -> Option<Seat> {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts();
         let other = !is_ours(peer.uid);
         let of_user = counts.by_user.get(&peer.uid).copied().unwrap_or_default();
-        let crowded = other && (of_user >= MOST_OF_USER || counts.others >= MOST - RESERVE);
-        if crowded || counts.all >= MOST {
+        let of_others = self.most - self.most / RESERVE;
+        let crowded = other && (of_user >= self.most / OF_USER || counts.others >= of_others);
+        if crowded || counts.all >= self.most {
             return None;
         }
         counts.all += 1;
@@ -109,7 +126,7 @@ impl Users {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut counts = self.users.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.users.counts();
         counts.all -= 1;
         counts.others -= usize::from(!is_ours(self.uid));
         if let Some(count) = counts.by_user.get_mut(&self.uid) {
@@ -123,8 +140,9 @@ impl Drop for Seat {
 
 /// Serves until the gateway stops.
 pub async fn serve(verbs: Arc<Verbs>, listener: UnixListener) {
-    let users = Users::default();
-    let mut refusals = Refusals::default();
+    let places = *verbs.ctx.ceilings.descriptors();
+    let users = Users::new(places.control);
+    let (mut refusals, teller) = (Refusals::default(), Teller::new(places.refusals));
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -156,6 +174,7 @@ pub async fn serve(verbs: Arc<Verbs>, listener: UnixListener) {
                     "no place for one more control connection of this user"
                 );
             }
+            teller.tell(verbs.tasks(), peer, carrier);
             continue;
         };
         let connection = verbs.clone();
@@ -207,15 +226,17 @@ async fn answer(
 mod tests {
     use super::*;
 
+    const MOST: usize = 1024;
+
     fn all_of(users: &Users, uid: u32) -> Vec<Seat> {
         std::iter::from_fn(|| users.seat(Peer { uid })).collect()
     }
 
     #[test]
     fn one_user_cannot_take_every_connection_and_gets_its_own_back() {
-        let users = Users::default();
+        let users = Users::new(MOST);
         let held = all_of(&users, 1000);
-        assert_eq!(held.len(), MOST_OF_USER);
+        assert_eq!(held.len(), MOST / OF_USER);
         assert!(users.seat(Peer { uid: 1001 }).is_some());
         drop(held);
         assert!(users.seat(Peer { uid: 1000 }).is_some());
@@ -223,16 +244,16 @@ mod tests {
 
     #[test]
     fn all_other_users_together_cannot_keep_root_out() {
-        let users = Users::default();
+        let users = Users::new(MOST);
         let held: Vec<_> = (1000..1100).flat_map(|uid| all_of(&users, uid)).collect();
-        assert_eq!(held.len(), MOST - RESERVE);
+        assert_eq!(held.len(), MOST - MOST / RESERVE);
         assert!(users.seat(Peer { uid: 2000 }).is_none());
         let root = all_of(&users, 0);
-        assert_eq!(root.len(), RESERVE);
+        assert_eq!(root.len(), MOST / RESERVE);
         drop(root);
         assert!(users.seat(Peer { uid: 2000 }).is_none());
         drop(held);
         assert_eq!(all_of(&users, 0).len(), MOST);
-        assert_eq!(users.0.lock().unwrap().all, 0);
+        assert_eq!(users.counts().all, 0);
     }
 }

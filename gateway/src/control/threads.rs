@@ -1,9 +1,9 @@
 //! The control socket's own threads: whatever its users make wait, doors and watchers run elsewhere.
 
 use std::io;
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
-use tokio::net::UnixListener;
 use tokio::runtime::{Builder, Runtime};
 
 use super::server;
@@ -28,10 +28,19 @@ impl Threads {
     }
 
     /// Serves the control socket on these threads; the gateway's tasks own that as they own every task.
+    ///
+    /// The listener becomes one of the runtime's here: a socket is woken by the threads of the runtime that it was made
+    /// for, and those of the doors may be busy.
     pub fn serve(&self, verbs: Arc<Verbs>, listener: UnixListener) {
         let tasks = verbs.tasks().clone();
         let _here = self.0.as_ref().map(Runtime::enter);
-        tasks.keep("control", server::serve(verbs, listener));
+        match tokio::net::UnixListener::from_std(listener) {
+            Ok(listener) => tasks.keep("control", server::serve(verbs, listener)),
+            Err(error) => {
+                tracing::error!(%error, "the control socket cannot be served");
+                tasks.fell("control");
+            }
+        }
     }
 }
 

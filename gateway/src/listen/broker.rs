@@ -18,12 +18,10 @@ use crate::control::handover::{Handover, hand_over};
 use crate::network::Network;
 use crate::relay::reset;
 
-/// Handovers in progress, over all networks. Each lasts microseconds unless its broker is stuck, and then five seconds.
-const MOST: usize = 512;
-
 /// Serves a broker listener until the gateway stops.
 pub fn serve_broker(ctx: &Context, listener: TcpListener) {
-    let (serving, places) = (ctx.clone(), Arc::new(Semaphore::new(MOST)));
+    let most = ctx.ceilings.descriptors().handovers;
+    let (serving, places) = (ctx.clone(), Arc::new(Semaphore::new(most)));
     ctx.tasks.keep("broker door", async move {
         accept_all(listener, move |client, source| {
             let source = canonical(source);

@@ -78,6 +78,9 @@ pub enum AllotError {
     /// Every address is in use.
     #[error("no sandbox address is free in {0}")]
     Full(Ipv4Net),
+    /// Each network holds descriptors, and so many networks have taken their part of them.
+    #[error("there are {0} networks, and the process's open files are enough for no more")]
+    Crowded(usize),
     /// The system has no randomness to give.
     #[error("no random identity could be made")]
     Random,

@@ -14,7 +14,7 @@ use netpolicy::ruleset::InterfaceName;
 use tokio_util::sync::CancellationToken;
 
 use super::Network;
-use super::allot::Allotted;
+use super::allot::{AllotError, Allotted};
 use super::flows::FlowTable;
 use super::join::may_join;
 use super::names::NameError;
@@ -113,6 +113,10 @@ impl Registry {
             used: Used::default(),
             recorded: Recorded::default(),
         };
+        let most = self.parts.ctx.ceilings.descriptors().networks;
+        if states.len() >= most {
+            return Err(AllotError::Crowded(states.len()).into());
+        }
         may_join(states.values().map(|entered| &entered.state), &state)?;
         self.parts.states.begin(&state.id)?;
         let network = self.enter(&mut states, state, &composed)?;

@@ -113,6 +113,7 @@ impl Lab {
             journal: journal(dir.path()),
             tasks: tasks.clone(),
             open,
+            connections: 1024,
         };
         let settings = DnsSettings {
             service_v4: SERVICE_V4,

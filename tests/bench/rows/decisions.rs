@@ -71,5 +71,40 @@ pub fn decisions(options: &Options, table: &mut Table) -> Result<()> {
             median: median(times),
         }],
     });
+    shapes(options, table);
     Ok(())
+}
+
+/// The heaviest policies that may be written, each by itself.
+fn shapes(options: &Options, table: &mut Table) {
+    const ROUNDS: u32 = 1_000;
+    let micros = |took: std::time::Duration| took.as_secs_f64() * 1e6;
+    let (mut connects, mut bytes) = (Vec::new(), Vec::new());
+    for shape in lab::heaviest::shapes() {
+        let reps = || 0..options.reps;
+        let figure = |times: Vec<f64>| Figure {
+            who: shape.name,
+            median: median(times),
+        };
+        connects.push(figure(
+            reps().map(|_| micros(shape.connect(ROUNDS))).collect(),
+        ));
+        let judged: Vec<f64> = (reps().filter_map(|_| shape.bytes(ROUNDS)))
+            .map(micros)
+            .collect();
+        if !judged.is_empty() {
+            bytes.push(figure(judged));
+        }
+    }
+    for (title, figures) in [
+        ("one decision on a connect, the heaviest policies", connects),
+        ("one decision on first bytes, the heaviest policies", bytes),
+    ] {
+        table.add(Row {
+            title,
+            unit: "us",
+            aim: "under 5",
+            figures,
+        });
+    }
 }

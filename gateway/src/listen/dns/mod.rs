@@ -57,6 +57,8 @@ pub struct DnsHandles {
     pub tasks: Tasks,
     /// False while sealed.
     pub open: Open,
+    /// Connections that may be open over all networks.
+    pub connections: usize,
 }
 
 impl From<&Context> for DnsHandles {
@@ -67,6 +69,7 @@ impl From<&Context> for DnsHandles {
             journal: ctx.journal.clone(),
             tasks: ctx.tasks.clone(),
             open: ctx.open.clone(),
+            connections: ctx.ceilings.descriptors().questions,
         }
     }
 }
@@ -121,7 +124,7 @@ pub fn serve_dns<S: Datagrams>(
         settings,
         started: Instant::now(),
     });
-    let connections = tcp::Connections::default();
+    let connections = tcp::Connections::new(door.ctx.connections);
     for listener in listeners {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use netpolicy::ids::NetworkId;
@@ -22,16 +22,18 @@ use crate::network::Network;
 
 /// Connections of one network; a stub resolver holds one or two.
 const MOST_OF_NETWORK: usize = 16;
-/// Connections of all networks.
-const MOST: usize = 1024;
 /// Between two questions.
 const IDLE: Duration = Duration::from_secs(10);
 /// From the first octet of a message to its last, and for a reply to be taken.
 const WHOLE: Duration = Duration::from_secs(5);
 
 /// How many connections each network has.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Connections(Arc<Mutex<HashMap<NetworkId, usize>>>);
+#[derive(Clone, Debug)]
+pub(super) struct Connections {
+    /// Of all networks.
+    most: usize,
+    counts: Arc<Mutex<HashMap<NetworkId, usize>>>,
+}
 
 /// One connection's place; given back on drop.
 struct Place {
@@ -40,16 +42,26 @@ struct Place {
 }
 
 impl Connections {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            counts: Arc::default(),
+        }
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<NetworkId, usize>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn claim(&self, network: &NetworkId) -> Option<Place> {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if counts.values().sum::<usize>() >= MOST {
+        let mut counts = self.counts();
+        let free = self.most.saturating_sub(counts.values().sum());
+        let own = counts.get(network).copied().unwrap_or_default();
+        // no more than what is still free, as all that is shared out (`limits::Share`): the next network finds some
+        if own >= MOST_OF_NETWORK.min(free) {
             return None;
         }
-        let count = counts.entry(network.clone()).or_default();
-        if *count >= MOST_OF_NETWORK {
-            return None;
-        }
-        *count += 1;
+        counts.insert(network.clone(), own + 1);
         Some(Place {
             connections: self.clone(),
             network: network.clone(),
@@ -59,11 +71,7 @@ impl Connections {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut counts = self
-            .connections
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.connections.counts();
         if let Some(count) = counts.get_mut(&self.network) {
             *count -= 1;
             if *count == 0 {
@@ -179,4 +187,27 @@ async fn answer(
     };
     door.write(out, &question, &answer, Way::Tcp);
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all_of(connections: &Connections, network: &str) -> Vec<Place> {
+        let network = network.parse().unwrap();
+        std::iter::from_fn(|| connections.claim(&network)).collect()
+    }
+
+    #[test]
+    fn greedy_networks_leave_a_connection_to_the_next_however_few_there_are() {
+        let connections = Connections::new(12);
+        let greedy: Vec<_> = (0..3)
+            .map(|n| all_of(&connections, &format!("greedy{n}")))
+            .collect();
+        assert_eq!(greedy.iter().map(Vec::len).collect::<Vec<_>>(), [6, 3, 2]);
+        assert_eq!(all_of(&connections, "next").len(), 1);
+        drop(greedy);
+        let plenty = Connections::new(1024);
+        assert_eq!(all_of(&plenty, "one").len(), MOST_OF_NETWORK);
+    }
 }

@@ -14,6 +14,7 @@ use super::question::{Parsed, Question, parse};
 use super::reply::{self, Way};
 use super::verdict::Asker;
 use crate::resolve::leases::Moment;
+use crate::tasks::in_turn;
 
 /// Datagrams read at once.
 const BATCH: usize = 32;
@@ -136,6 +137,7 @@ pub(super) async fn serve<S: Datagrams>(door: Arc<Door>, socket: Arc<S>) {
         });
         socket.send(&replies);
         spare.extend(replies.drain(..).map(|reply| reply.bytes));
+        in_turn().await;
     }
 }
 

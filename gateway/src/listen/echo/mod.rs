@@ -31,6 +31,7 @@ use crate::limits::FlowSlot;
 use crate::network::Network;
 use crate::network::flows::Door;
 use crate::relay::{Waits, plain_denial};
+use crate::tasks::in_turn;
 
 /// Requests of one session that wait for its decision; later ones are lost, as on a full line.
 const HELD: usize = 4;
@@ -65,7 +66,10 @@ pub fn serve_echo(
                     return;
                 };
                 match door.get_ref().receive() {
-                    Ok(Asked::Request(request)) => sessions.arrived(&request),
+                    Ok(Asked::Request(request)) => {
+                        sessions.arrived(&request);
+                        in_turn().await;
+                    }
                     Ok(Asked::Refused) => {
                         sessions.ctx.journal.meters().echo_refused();
                     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::Gate;
 use super::state::Verdict;
 use crate::context::Context;
+use crate::tasks::in_turn;
 
 /// How often held and ready entries are looked at; a quarter of the shortest time that matters to a sender.
 const TICK: Duration = Duration::from_millis(250);
@@ -67,6 +68,7 @@ pub fn serve_gate(ctx: &Context, queue: impl SynQueue) -> Arc<Gate> {
             for packet in queued.drain(..) {
                 reader.read(packet);
             }
+            in_turn().await;
         }
     });
     ctx.tasks.keep("syn gate clock", async move {

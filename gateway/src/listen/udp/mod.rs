@@ -39,6 +39,7 @@ use crate::limits::FlowSlot;
 use crate::network::Network;
 use crate::network::flows::Door;
 use crate::relay::{Waits, plain_denial};
+use crate::tasks::in_turn;
 use table::{Held, Key, Place, Table};
 
 /// Datagrams of one session that wait for its decision; later ones are lost, as on a full line.
@@ -93,6 +94,7 @@ async fn receive(sessions: Arc<Sessions>, socket: UdpSocket, cutting: Cutting) {
                 for arrival in arrivals.all() {
                     sessions.arrived(arrival, cutting);
                 }
+                in_turn().await;
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
             Err(error) => {

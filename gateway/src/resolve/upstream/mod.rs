@@ -30,6 +30,7 @@ use netpolicy::name::Name;
 use tokio::sync::watch;
 
 use super::LookupError;
+use crate::limits::Descriptors;
 use chase::Chased;
 use found::addresses_of;
 pub use found::{Addresses, Found, What};
@@ -71,6 +72,9 @@ impl Upstreams {
 /// sent for the last of them. The resolver itself permits and denies nothing.
 pub type MayFollow<'a> = &'a (dyn Fn(&[Name]) -> bool + Send + Sync);
 
+/// A limit of descriptors under which only the fixed bounds are felt, until [`Resolver::within`] says how many there are.
+const PLENTY: usize = 1 << 16;
+
 /// Upstream resolvers: the system's or `gateway.resolvers`, with split DNS by domain.
 #[derive(Debug)]
 pub struct Resolver {
@@ -91,9 +95,18 @@ impl Resolver {
             upstreams: ArcSwap::from_pointee(upstreams),
             epoch: AtomicU64::new(0),
             servers: Servers::default(),
-            sockets: Sockets::default(),
+            sockets: Sockets::new(&Descriptors::of(PLENTY)),
             own: Scope::fresh(),
             nat64: watch::Sender::new(Vec::new()),
+        }
+    }
+
+    /// With as many sockets as there are descriptors for.
+    #[must_use]
+    pub fn within(self, descriptors: &Descriptors) -> Self {
+        Self {
+            sockets: Sockets::new(descriptors),
+            ..self
         }
     }
 
