@@ -186,7 +186,8 @@ pub fn shapes() -> Vec<Shape> {
             "prefixes side by side",
             &list(
                 "allow",
-                (0..ENTRIES).map(|n| format!("cidr: 93.{}.{}.0/24", n / 256, n % 256)),
+                (0..ENTRIES)
+                    .map(|n| format!("cidr: 93.{}.{}.0/24, ports: [443]", n / 256, n % 256)),
             ),
             to_address("93.30.216.34", 443),
         ),
