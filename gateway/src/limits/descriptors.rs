@@ -31,6 +31,9 @@ const MOST_FLOWS: usize = 262_144;
 /// No more pipes than this: each pins memory of the kernel.
 const MOST_PIPES: usize = 4096;
 
+/// More than any kernel lets a process have (`fs.nr_open`): what is beyond is not counted with.
+const MOST: usize = 1 << 30;
+
 /// How many of each kind there may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Descriptors {
@@ -57,6 +60,7 @@ pub struct Descriptors {
 impl Descriptors {
     /// Shares out what a process with this limit may hold.
     pub fn of(limit: usize) -> Self {
+        let limit = limit.min(MOST);
         let rest = limit - OWN.min(limit / 4);
         let sixteenths = |parts: usize| rest / 16 * parts;
         let control = (sixteenths(2) * PLACES_A_REFUSAL / (PLACES_A_REFUSAL + 1)).min(MOST_CONTROL);

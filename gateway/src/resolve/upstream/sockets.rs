@@ -118,7 +118,7 @@ mod tests {
     {
         let descriptors = Descriptors::of(1024);
         let sockets = Sockets::new(&descriptors);
-        let greedy: Vec<Places> = std::iter::repeat_with(Places::default).take(20).collect();
+        let greedy: Vec<Places> = std::iter::repeat_with(Places::default).take(8).collect();
         let held: Vec<_> = greedy.iter().map(|n| take(&sockets, n)).collect();
         let sum: usize = held.iter().map(Vec::len).sum();
         assert!(sum < descriptors.common + descriptors.lookups, "{sum}");
