@@ -2,6 +2,7 @@
 
 mod completions;
 mod config;
+mod console;
 mod doctor;
 mod gateway;
 mod journal;
@@ -103,7 +104,9 @@ enum Verb {
     Gateway(gateway::Arguments),
     /// Run the runner
     Runner(roles::RunnerArguments),
-    /// Run gateway and runner on this machine and keep them running
+    /// Run the console: accounts, API, store
+    Console(console::Arguments),
+    /// Run gateway, runner and console on this machine and keep them running
     Up(up::Arguments),
     /// Check the configuration file, or print its schema
     #[command(subcommand)]
@@ -149,6 +152,7 @@ fn perform(verb: Verb, shared: &Shared) -> Verdict {
         Verb::Record(verb) => record::perform(verb, shared),
         Verb::Gateway(arguments) => gateway::perform(&arguments, shared),
         Verb::Runner(arguments) => roles::runner(&arguments, shared),
+        Verb::Console(arguments) => console::perform(&arguments, shared),
         Verb::Up(arguments) => up::perform(&arguments, shared),
         Verb::Config(verb) => config::perform(&verb, shared),
         Verb::Doctor(arguments) => doctor::perform(&arguments, shared),

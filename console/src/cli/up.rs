@@ -1,6 +1,7 @@
-//! `sallyport up`: gateway and runner as children of one process, restarted when they fall, stopped in order.
+//! `sallyport up`: gateway, runner and console as children of one process, restarted when they fall, stopped in order.
 //!
-//! Two processes, not two threads: the runner holds the engine's socket and the gateway must never.
+//! Processes, not threads: the runner holds the engine's socket and the gateway must never, and what answers people
+//! holds neither. A console that does not come up stops nothing else.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -16,9 +17,9 @@ use crate::exit::{Failure, Outcome, Verdict};
 use crate::show;
 
 const HELP: &str = "\
-For a laptop or a trial; on a server run `sallyport gateway` and `sallyport runner` as services of their own.
-A role that ends is started again, at once the first time and then ever more slowly. SIGTERM and Ctrl-C stop the runner
-first (its runs are ended and cleaned up), then the gateway.";
+For a laptop or a trial; on a server run `sallyport gateway`, `sallyport runner` and `sallyport console` as services of
+their own. A role that ends is started again, at once the first time and then ever more slowly. SIGTERM and Ctrl-C stop
+the console and the runner first (its runs are ended and cleaned up), then the gateway.";
 
 /// The first pause before a restart; doubled each time up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -43,10 +44,11 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
     if arguments.check {
         return super::config::check(shared);
     }
-    // mistakes are told once, here, and not by two children again and again
+    // mistakes are told once, here, and not by three children again and again
     shared.load()?;
     wait(async {
-        let (mut gateway, mut runner) = (Role::new("gateway", shared), Role::new("runner", shared));
+        let [mut gateway, mut runner, mut console] =
+            ["gateway", "runner", "console"].map(|name| Role::new(name, shared));
         gateway.accepts = arguments.open.i_accept_open_networks;
         let (mut terminate, mut interrupt) = (
             signal(SignalKind::terminate())?,
@@ -54,15 +56,18 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
         );
         gateway.start()?;
         runner.start()?;
+        console.start()?;
         loop {
             tokio::select! {
                 () = gateway.keep() => {}
                 () = runner.keep() => {}
+                () = console.keep() => {}
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
             }
         }
-        show::note("stopping the runner, then the gateway");
+        show::note("stopping console and runner, then the gateway");
+        console.stop().await;
         runner.stop().await;
         gateway.stop().await;
         Ok(Outcome::Good)

@@ -23,6 +23,28 @@ pub struct Config {
     pub gateway: ::gateway::config::GatewayConfig,
     /// The runner.
     pub runner: ::runner::RunnerConfig,
+    /// The console, and the sections that are about people.
+    pub console: ::console::settings::ConsoleConfig,
+}
+
+impl Config {
+    /// The console's ports and name are Sallyport's own: the gateway opens them to no sandbox.
+    fn closed_to_sandboxes(mut self) -> Self {
+        let own = &mut self.gateway.own;
+        for port in self.console.ports() {
+            if !own.ports.contains(&port) {
+                own.ports.push(port);
+            }
+        }
+        let name = self
+            .console
+            .url
+            .as_ref()
+            .and_then(::console::settings::AppUrl::name);
+        own.names
+            .extend(name.filter(|name| !own.names.contains(name)));
+        self
+    }
 }
 
 /// The file that applies.
@@ -57,10 +79,10 @@ impl ConfigFile {
     /// Reads it; all mistakes become the failure's details.
     pub fn load(&self) -> Result<Config, Failure> {
         let Self::At(path) = self else {
-            return Ok(Config::default());
+            return Ok(Config::default().closed_to_sandboxes());
         };
         let mistakes = match self.check()? {
-            Ok(config) => return Ok(config),
+            Ok(config) => return Ok(config.closed_to_sandboxes()),
             Err(mistakes) => mistakes,
         };
         let mut failure = Failure::new(format!(
@@ -92,17 +114,28 @@ impl ConfigFile {
                 ),
             );
         }
-        Ok(read::config(&path.display().to_string(), &text))
+        let read = read::config(&path.display().to_string(), &text);
+        let secret = read
+            .as_ref()
+            .is_ok_and(|config| config.console.holds_secret());
+        if secret && others_may_read(path) {
+            let name = path.display();
+            return Err(
+                Failure::new(format!("{name} holds a password and others may read it"))
+                    .hint(format!("chmod 600 {name}, then change that password")),
+            );
+        }
+        Ok(read)
     }
 
-    /// Who beside its owner may read it, for remarks: it names nothing secret yet, but it will.
+    /// Whether others than its owner may read it, for remarks about a file without secrets.
     pub fn readable_by_others(&self) -> bool {
-        let mode = self
-            .path()
-            .and_then(|p| std::fs::metadata(p).ok())
-            .map(|m| m.mode());
-        mode.is_some_and(|mode| mode & 0o044 != 0)
+        self.path().is_some_and(others_may_read)
     }
+}
+
+fn others_may_read(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|m| m.mode() & 0o044 != 0)
 }
 
 fn others_may_write(path: &Path) -> Option<&'static str> {
@@ -129,6 +162,39 @@ mod tests {
             let loaded = ConfigFile::At(path.clone()).load();
             assert_eq!(loaded.is_ok(), fits, "{mode:o}: {loaded:?}");
         }
+    }
+
+    #[test]
+    fn a_file_with_a_password_that_others_may_read_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.yml");
+        std::fs::write(
+            &path,
+            "console: { database: \"postgres://a:b@db.example/c\" }\n",
+        )
+        .unwrap();
+        for (mode, fits) in [(0o600, true), (0o640, false), (0o604, false)] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            let loaded = ConfigFile::At(path.clone()).load();
+            assert_eq!(loaded.is_ok(), fits, "{mode:o}: {loaded:?}");
+        }
+    }
+
+    #[test]
+    fn the_consoles_ports_and_name_are_closed_to_sandboxes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.yml");
+        std::fs::write(
+            &path,
+            "app: { url: \"https://sally.example\" }\nconsole: { management: { listen: \"127.0.0.1:8499\" } }\n",
+        )
+        .unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let own = ConfigFile::At(path).load().unwrap().gateway.own;
+        for port in [8420, 8499, 443] {
+            assert!(own.ports.contains(&port), "{port}: {own:?}");
+        }
+        assert_eq!(own.names.len(), 1, "{own:?}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! From text to sections: a spanned tree; the gateway reads its own section, the runner's is read key by key, so that
 //! one mistake does not hide the next.
 
+use console::settings::ConsoleConfig;
 use gateway::config::GatewayConfig;
 use netpolicy::document::tree::{self, Node, Value};
 use netpolicy::document::{Mistake, Mistakes, mistake, text};
@@ -11,7 +12,7 @@ use serde_json::{Map, Value as Json};
 use super::Config;
 
 /// Sections that a file may have.
-pub const SECTIONS: [&str; 2] = ["gateway", "runner"];
+pub const SECTIONS: [&str; 6] = ["gateway", "runner", "console", "app", "auth", "workspaces"];
 
 /// Reads a whole file.
 pub fn config(file: &str, bytes: &[u8]) -> Result<Config, Vec<Mistake>> {
@@ -49,6 +50,8 @@ fn read(bytes: &[u8], mistakes: &mut Mistakes) -> Option<Config> {
         mistakes,
     );
     let runner: Option<RunnerConfig> = section(&root, "runner", mistakes);
+    // what the console takes from a gateway section with mistakes is not used: nothing starts then
+    let console = ConsoleConfig::read(&root, &gateway.clone().unwrap_or_default(), mistakes);
     let (gateway, mut runner) = (gateway?, runner?);
     if root
         .field("runner")
@@ -61,7 +64,11 @@ fn read(bytes: &[u8], mistakes: &mut Mistakes) -> Option<Config> {
     for message in runner.mistakes() {
         note(&root, &message, mistakes);
     }
-    Some(Config { gateway, runner })
+    Some(Config {
+        gateway,
+        runner,
+        console,
+    })
 }
 
 /// A message `gateway.pools.v4: what is wrong`, at the place of the deepest key that was written.
@@ -197,7 +204,7 @@ mod tests {
     #[test]
     fn every_mistake_is_told_with_its_place() {
         let found = mistakes(
-            "gateway:\n  contrl: /x\n  namespace: [a]\nrunner:\n  pool: many\n  polo: 1\nconsole: {}\n",
+            "gateway:\n  contrl: /x\n  namespace: [a]\nrunner:\n  pool: many\n  polo: 1\nconsoles: {}\n",
         );
         assert_eq!(found.len(), 5, "{found:#?}");
         assert!(
@@ -210,7 +217,7 @@ mod tests {
             found[3].contains("no setting \"polo\"") && found[3].contains("did you mean `pool`?"),
             "{found:#?}"
         );
-        assert!(found[4].contains("no section \"console\""), "{found:#?}");
+        assert!(found[4].contains("no section \"consoles\""), "{found:#?}");
     }
 
     #[test]
@@ -232,6 +239,16 @@ mod tests {
         let defaults = Config::default();
         assert_eq!(read.gateway, defaults.gateway);
         assert_eq!(read.runner, defaults.runner);
+        assert_eq!(read.console, defaults.console);
+    }
+
+    #[test]
+    fn every_mistake_of_the_consoles_sections_is_told() {
+        let found = mistakes(
+            "console:\n  listen: here\n  databse: /x\n  management: { listen: \"10.0.0.1:1\" }\n  trusted_proxies: [ten]\napp:\n  url: sally.example/x\nauth: { email_password: perhaps }\nworkspaces: []\n",
+        );
+        assert_eq!(found.len(), 7, "{found:#?}");
+        assert!(found[1].contains("did you mean `database`?"), "{found:#?}");
     }
 
     #[test]

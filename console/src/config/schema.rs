@@ -1,4 +1,4 @@
-//! The JSON Schema of `config.yml`: the gateway's section from its own tables, the runner's from the defaults that it
+//! The JSON Schema of `config.yml`: the sections of gateway and console from their own tables, the runner's from the defaults that it
 //! really has, so that a setting that exists is in it.
 
 use runner::RunnerConfig;
@@ -38,12 +38,18 @@ pub fn document() -> Value {
         section.remove("$schema");
     }
     let runner = serde_json::to_value(RunnerConfig::default()).unwrap_or_default();
+    let mut properties = Map::new();
+    properties.insert("gateway".into(), gateway);
+    properties.insert("runner".into(), object(&runner));
+    for (name, section) in console::settings::schemas() {
+        properties.insert(name.into(), section);
+    }
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Sallyport configuration",
         "type": "object",
         "additionalProperties": false,
-        "properties": { "gateway": gateway, "runner": object(&runner) },
+        "properties": properties,
     })
 }
 
@@ -85,6 +91,10 @@ mod tests {
             ("gateway", "control"),
             ("gateway", "namespace"),
             ("runner", "pool"),
+            ("console", "database"),
+            ("app", "url"),
+            ("auth", "email_password"),
+            ("workspaces", "enabled"),
             ("runner", "socket"),
         ] {
             let property = &schema["properties"][section]["properties"][key];
@@ -93,7 +103,7 @@ mod tests {
                 "{section}.{key}: {property}"
             );
         }
-        for section in ["gateway", "runner"] {
+        for section in ["gateway", "runner", "console", "app", "auth", "workspaces"] {
             assert_eq!(
                 schema["properties"][section]["additionalProperties"], false,
                 "{section}"

@@ -1,0 +1,68 @@
+//! The API's description (OpenAPI 3.1), made from the routes themselves; served at `/api/v1/openapi.json`.
+
+use serde_json::{Value, json};
+use utoipa::PartialSchema;
+use utoipa::openapi::{InfoBuilder, OpenApi};
+
+use super::problem::{Problem, Wrong};
+use crate::access::{Action, Reach, rule};
+
+/// Completes what the routes say: every operation may answer with a problem, and says who may.
+pub fn document((mut described, actions): (OpenApi, Vec<(String, String, Action)>)) -> Value {
+    described.info = InfoBuilder::new()
+        .title("Sallyport")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some(
+            "The console's API. Errors are problem+json; lists are paged with `cursor` and `limit`.",
+        ))
+        .build();
+    let mut document = serde_json::to_value(described).unwrap_or_default();
+    for (path, method, action) in actions {
+        let mut tell = |what: &[&str], value: Value| {
+            let operation = ["paths", &path, &method].into_iter();
+            put(
+                &mut document,
+                &operation.chain(what.iter().copied()).collect::<Vec<_>>(),
+                value,
+            );
+        };
+        tell(&["x-sallyport-action"], json!(action.word()));
+        tell(
+            &["responses", "default"],
+            json!({ "$ref": "#/components/responses/Problem" }),
+        );
+        let security = match rule(action).reach {
+            Reach::Open => json!([]),
+        };
+        tell(&["security"], security);
+    }
+    let schemas = [("Problem", Problem::schema()), ("Wrong", Wrong::schema())];
+    for (name, schema) in schemas {
+        let schema = serde_json::to_value(schema).unwrap_or_default();
+        put(&mut document, &["components", "schemas", name], schema);
+    }
+    let problem = json!({
+        "description": "Why the request was not answered.",
+        "content": { "application/problem+json": { "schema": { "$ref": "#/components/schemas/Problem" } } },
+    });
+    put(
+        &mut document,
+        &["components", "responses", "Problem"],
+        problem,
+    );
+    document
+}
+
+/// Puts a value at a path of keys, making what is not there.
+fn put(at: &mut Value, path: &[&str], value: Value) {
+    let Some((key, rest)) = path.split_first() else {
+        *at = value;
+        return;
+    };
+    if !at.is_object() {
+        *at = json!({});
+    }
+    if let Some(map) = at.as_object_mut() {
+        put(map.entry(*key).or_insert(Value::Null), rest, value);
+    }
+}

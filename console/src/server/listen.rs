@@ -1,0 +1,120 @@
+//! Accepts connections and serves HTTP/1.1 on them: bounded in number, in the size of a head, in the time for one.
+//!
+//! A connection from a sandbox is closed before a byte of it is read. Every other connection's requests carry
+//! [`Peer`]. When the console stops, requests under way are answered and streams end.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tower::ServiceExt;
+
+use super::address::Peer;
+use super::app::App;
+use super::sandbox::{self, Seen};
+
+/// Connections at once; more wait to be accepted. A person's browser holds six.
+const MOST: u32 = 2048;
+/// A head is due within this time.
+const HEAD: Duration = Duration::from_secs(10);
+/// A head is at most this large: cookies and a long URL.
+const HEAD_BYTES: usize = 32 << 10;
+/// When the console stops, requests under way have this long.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
+/// After a failed accept, which is for want of descriptors.
+const BACK_OFF: Duration = Duration::from_millis(50);
+
+/// Who may connect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Door {
+    /// People and programs: every connection is looked at.
+    People,
+    /// This machine's collectors, on loopback.
+    Management,
+}
+
+/// Serves until the console stops.
+pub async fn serve(listener: TcpListener, router: Router, app: App, door: Door) {
+    let places = Arc::new(Semaphore::new(MOST as usize));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else {
+            return;
+        };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = app.stop.cancelled() => break,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let (router, looked) = (router.clone(), app.clone());
+                app.tasks.spawn("connection", async move {
+                    let _place = place;
+                    connection(stream, peer, router, looked, door).await;
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "accepting a connection");
+                tokio::time::sleep(BACK_OFF).await;
+            }
+        }
+    }
+    // every place is free when every connection has ended
+    let ended = places.acquire_many(MOST);
+    if tokio::time::timeout(LAST_ANSWERS, ended).await.is_err() {
+        tracing::warn!("some requests were cut off by the end of the console");
+    }
+}
+
+async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: App, door: Door) {
+    let Ok(local) = stream.local_addr() else {
+        return;
+    };
+    if door == Door::People
+        && sandbox::look(&app.config.gateway, local, peer).await == Seen::Sandbox
+    {
+        app.metrics.from_sandboxes.inc();
+        tracing::warn!(source.addr = %peer, "a connection from a sandbox was refused");
+        return;
+    }
+    let service = service_fn(move |request: Request<Incoming>| {
+        let router = router.clone();
+        async move {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(Peer(peer));
+            Ok::<_, Infallible>(
+                router
+                    .oneshot(request)
+                    .await
+                    .unwrap_or_else(|never| match never {}),
+            )
+        }
+    });
+    let mut served = std::pin::pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD)
+            .max_headers(100)
+            .max_buf_size(HEAD_BYTES)
+            .serve_connection(TokioIo::new(stream), service)
+    );
+    let ended = tokio::select! {
+        ended = &mut served => ended,
+        () = app.stop.cancelled() => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended");
+    }
+}

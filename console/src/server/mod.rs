@@ -1,0 +1,104 @@
+//! The console's server: opens the store, binds its listeners, serves the API until it is told to stop.
+//!
+//! `stack` has everything that stands around a handler, `routes` every route, `guard` who may. A listener that cannot be
+//! bound or a store that cannot be opened starts nothing; later failures are answers, not ends.
+
+pub mod address;
+pub mod app;
+mod describe;
+mod front;
+mod guard;
+mod health;
+pub mod input;
+mod listen;
+mod metrics;
+mod origin;
+pub mod problem;
+mod rate;
+pub mod routes;
+mod sandbox;
+mod stack;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use std::io;
+use std::net::SocketAddr;
+
+use gateway::tasks::Tasks;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::settings::ConsoleConfig;
+use crate::store::{Store, StoreError};
+use app::App;
+use listen::Door;
+
+/// Why the console does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Something else has the address, or it is none of this machine.
+    #[error("binding {address}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The store does not open.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl ServeError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Bind { .. } => {
+                Some("set `console.listen` to an address that is free on this machine")
+            }
+            Self::Store(error) => error.hint(),
+        }
+    }
+}
+
+/// The routes with everything around them.
+pub fn router(app: &App) -> axum::Router {
+    stack::around(routes::table().router(app), app)
+}
+
+/// Serves until `stop`, then answers what is under way and lets go of the store.
+pub async fn run(config: ConsoleConfig, stop: CancellationToken) -> Result<(), ServeError> {
+    let people = bind(config.listen).await?;
+    let management = match config.management {
+        Some(address) => Some(bind(address).await?),
+        None => None,
+    };
+    let store = Store::open(&config.database).await?;
+    let tasks = Tasks::default();
+    let listen = config.listen;
+    let app = App::new(config, store, tasks.clone(), stop);
+    if let Some(listener) = management {
+        let served = listen::serve(
+            listener,
+            health::router(app.clone()),
+            app.clone(),
+            Door::Management,
+        );
+        tasks.spawn("management", served);
+    }
+    tracing::info!(address = %listen, store = app.store.engine(), "the console answers");
+    listen::serve(people, router(&app), app.clone(), Door::People).await;
+    tasks.shut_down().await;
+    app.store.close().await;
+    Ok(())
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| ServeError::Bind { address, source })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! Every route at a glance: what it needs, and which handler answers it. A route has its path and method from the
+//! handler's own description, so a route that is not described does not exist.
+//!
+//! To add one: describe the handler with `#[utoipa::path]`, name its [`Action`], add the line here.
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::get;
+use utoipa::openapi::{OpenApi, PathItem};
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
+use utoipa_axum::routes;
+
+use super::app::App;
+use super::problem::Problem;
+use super::{front, guard};
+use crate::access::Action;
+use crate::api;
+
+/// The table.
+pub fn table() -> Table {
+    Table::default()
+        .add(Action::ReadAbout, routes!(api::about::read))
+        .add(Action::ReadDescription, routes!(api::about::description))
+}
+
+/// Routes, and what each needs.
+#[derive(Default)]
+pub struct Table(Vec<(Action, UtoipaMethodRouter<App>)>);
+
+impl Table {
+    fn add(mut self, action: Action, route: UtoipaMethodRouter<App>) -> Self {
+        self.0.push((action, route));
+        self
+    }
+
+    /// Path, method and action of every route, beside their description.
+    pub fn described(self) -> (OpenApi, Vec<(String, String, Action)>) {
+        let mut router = OpenApiRouter::<App>::new();
+        let mut actions = Vec::new();
+        for (action, route) in self.0 {
+            for (path, item) in &route.1.paths {
+                actions
+                    .extend(methods(item).map(|method| (path.clone(), method.to_owned(), action)));
+            }
+            router = router.routes(route);
+        }
+        (router.into_openapi(), actions)
+    }
+
+    /// The routes, each behind its guard, and answers for everything else.
+    pub fn router(self, app: &App) -> Router {
+        let mut router = OpenApiRouter::<App>::new();
+        for (action, (schemas, paths, methods)) in self.0 {
+            let guarded =
+                methods.route_layer(from_fn_with_state((app.clone(), action), guard::admit));
+            router = router.routes((schemas, paths, guarded));
+        }
+        let (router, _) = router.split_for_parts();
+        router
+            .route("/", get(front::page))
+            .fallback(async || Problem::not_found())
+            .method_not_allowed_fallback(async || {
+                Problem::new(
+                    http::StatusCode::METHOD_NOT_ALLOWED,
+                    "method_not_allowed",
+                    "this does not go with this method",
+                )
+            })
+            .with_state(app.clone())
+    }
+}
+
+fn methods(item: &PathItem) -> impl Iterator<Item = &'static str> {
+    [
+        ("get", item.get.is_some()),
+        ("post", item.post.is_some()),
+        ("put", item.put.is_some()),
+        ("patch", item.patch.is_some()),
+        ("delete", item.delete.is_some()),
+    ]
+    .into_iter()
+    .filter_map(|(method, there)| there.then_some(method))
+}

@@ -1,0 +1,92 @@
+//! A whole console in a test, on either engine, asked as a client would ask it.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::body::Body;
+use gateway::tasks::Tasks;
+use http::{HeaderMap, Method, Request, StatusCode, header};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::address::Peer;
+use super::app::App;
+use crate::settings::ConsoleConfig;
+use crate::store::Store;
+
+/// A console without listeners.
+#[derive(Clone, Debug)]
+pub struct Console {
+    /// What handlers share.
+    pub app: App,
+    router: Router,
+}
+
+/// What was answered.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// The head.
+    pub headers: HeaderMap,
+    /// The body, if it is JSON.
+    pub json: Value,
+    /// The body.
+    pub text: String,
+}
+
+impl Console {
+    /// With the default settings.
+    pub fn on(store: Store) -> Self {
+        Self::with(store, ConsoleConfig::default())
+    }
+
+    /// With these settings.
+    pub fn with(store: Store, config: ConsoleConfig) -> Self {
+        let app = App::new(config, store, Tasks::default(), CancellationToken::new());
+        let router = super::router(&app);
+        Self { app, router }
+    }
+
+    /// A request without a body.
+    pub async fn ask(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.send(method, path, headers, Body::empty()).await
+    }
+
+    /// A request with any body.
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Body,
+    ) -> Answer {
+        let peer: SocketAddr = "203.0.113.7:4711".parse().unwrap();
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .extension(Peer(peer));
+        if !headers.iter().any(|(name, _)| *name == "host") {
+            request = request.header(header::HOST, "localhost:8420");
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = self
+            .router
+            .clone()
+            .oneshot(request.body(body).unwrap())
+            .await
+            .unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            json: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+            text: String::from_utf8_lossy(&bytes).into_owned(),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! From the checked tree to the console's settings.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use gateway::config::GatewayConfig;
+use ipnet::IpNet;
+use netpolicy::document::Mistakes;
+use netpolicy::document::shape::{check, flag};
+use netpolicy::document::tree::Node;
+
+use super::{AppUrl, ConsoleConfig, Database, SECTIONS};
+
+/// Builds the settings; every mistake is noted, and what is wrong stays at its default.
+pub fn config(root: &Node, gateway: &GatewayConfig, mistakes: &mut Mistakes) -> ConsoleConfig {
+    let there = |name: &str| root.field(name).filter(|node| !node.is_null());
+    for (name, shape) in SECTIONS {
+        if let Some(section) = there(name) {
+            check(section, shape, mistakes);
+        }
+    }
+    let mut config = ConsoleConfig::beside(gateway);
+    if let Some(section) = there("console") {
+        console(section, &mut config, mistakes);
+    }
+    let url = there("app").and_then(|section| section.field("url"));
+    config.url = url.and_then(|node| text(node, AppUrl::parse, URL, mistakes));
+    let switch =
+        |section: &str, key: &str| there(section).and_then(|s| s.field(key)).and_then(flag);
+    config.email_password = switch("auth", "email_password").unwrap_or(true);
+    config.workspaces = switch("workspaces", "enabled").unwrap_or(true);
+    config
+}
+
+const URL: &str = "`url` is http:// or https://, a name, perhaps a port, and nothing else";
+const LISTEN: &str = "`listen` is an address with a port such as 127.0.0.1:8420";
+const DATABASE: &str = "`database` is an absolute path or postgres://USER:PASSWORD@HOST/NAME";
+const MANAGEMENT: &str = "`listen` is a loopback address with a port such as 127.0.0.1:8421";
+const PROXY: &str = "`trusted_proxies` has addresses or prefixes such as 10.20.0.0/16";
+
+fn console(section: &Node, config: &mut ConsoleConfig, mistakes: &mut Mistakes) {
+    if let Some(folder) = section.field("state_dir").and_then(Node::scalar) {
+        config.state_dir = PathBuf::from(folder);
+        config.database = Database::Sqlite(config.state_dir.join("console.db"));
+    }
+    let address = |text: &str| text.parse::<SocketAddr>().ok();
+    let listen = section.field("listen");
+    if let Some(listen) = listen.and_then(|node| text(node, address, LISTEN, mistakes)) {
+        config.listen = listen;
+    }
+    let database = section.field("database");
+    if let Some(found) = database.and_then(|node| text(node, Database::parse, DATABASE, mistakes)) {
+        config.database = found;
+    }
+    let management = section
+        .field("management")
+        .and_then(|node| node.field("listen"));
+    let loopback = |text: &str| address(text).filter(|address| address.ip().is_loopback());
+    config.management = management.and_then(|node| text(node, loopback, MANAGEMENT, mistakes));
+    let proxies = section
+        .field("trusted_proxies")
+        .map_or(&[][..], Node::items);
+    config.trusted_proxies = proxies
+        .iter()
+        .filter_map(|node| text(node, prefix, PROXY, mistakes))
+        .collect();
+}
+
+fn prefix(text: &str) -> Option<IpNet> {
+    text.parse()
+        .ok()
+        .or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+}
+
+/// A scalar that parses; otherwise the mistake, at its place. What is no scalar its shape has reported.
+fn text<T>(
+    node: &Node,
+    parse: impl Fn(&str) -> Option<T>,
+    expected: &str,
+    mistakes: &mut Mistakes,
+) -> Option<T> {
+    let scalar = node.scalar()?;
+    let parsed = parse(scalar);
+    if parsed.is_none() {
+        mistakes.add(&node.at, expected);
+    }
+    parsed
+}

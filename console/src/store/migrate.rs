@@ -1,0 +1,100 @@
+//! Forward migrations: numbered texts, one per engine, applied in one transaction in their order.
+//!
+//! A text that was released never changes; what it made is changed by the next one. There is no way back but a backup.
+
+use sqlx::AssertSqlSafe;
+
+use super::{Lock, Store, StoreError, transact};
+use crate::clock::Millis;
+
+/// One step.
+struct Migration {
+    version: i64,
+    name: &'static str,
+    sqlite: &'static str,
+    postgres: &'static str,
+}
+
+macro_rules! migration {
+    ($version:literal, $name:literal) => {
+        Migration {
+            version: $version,
+            name: $name,
+            sqlite: include_str!(concat!("migrations/sqlite/", $name, ".sql")),
+            postgres: include_str!(concat!("migrations/postgres/", $name, ".sql")),
+        }
+    };
+}
+
+/// Every step; the numbers are consecutive from 1.
+const MIGRATIONS: &[Migration] = &[migration!(1, "0001_events")];
+
+/// The newest version that this program knows.
+pub const KNOWN_VERSION: i64 = match MIGRATIONS.last() {
+    Some(step) => step.version,
+    None => 0,
+};
+
+const VERSIONS: &str = "CREATE TABLE IF NOT EXISTS schema_versions \
+    (version BIGINT PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL)";
+
+impl Store {
+    /// Applies what is missing. Consoles that start at the same time wait for one of them.
+    pub(super) async fn migrate(&self, now: Millis) -> Result<(), StoreError> {
+        let sqlite = matches!(self, Self::Sqlite(_));
+        transact!(self, Lock::Schema, tx => {
+            sqlx::query(VERSIONS).execute(&mut *tx).await?;
+            let found: Option<i64> = sqlx::query_scalar("SELECT max(version) FROM schema_versions")
+                .fetch_one(&mut *tx)
+                .await?;
+            let found = found.unwrap_or(0);
+            if found > KNOWN_VERSION {
+                return Err(StoreError::Newer { found, known: KNOWN_VERSION });
+            }
+            for step in MIGRATIONS.iter().filter(|step| step.version > found) {
+                let text = if sqlite { step.sqlite } else { step.postgres };
+                for statement in text.split(";\n").map(str::trim).filter(|s| !s.is_empty()) {
+                    sqlx::query(AssertSqlSafe(statement)).execute(&mut *tx).await?;
+                }
+                sqlx::query("INSERT INTO schema_versions (version, name, applied_at) VALUES ($1, $2, $3)")
+                    .bind(step.version)
+                    .bind(step.name)
+                    .bind(now)
+                    .execute(&mut *tx)
+                    .await?;
+                tracing::info!(version = step.version, name = step.name, "the store was migrated");
+            }
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_numbered_without_gaps() {
+        for (place, step) in (1..).zip(MIGRATIONS) {
+            assert_eq!(step.version, place, "{}", step.name);
+            assert!(
+                step.name.starts_with(&format!("{place:04}_")),
+                "{}",
+                step.name
+            );
+        }
+    }
+
+    #[test]
+    fn both_engines_get_the_same_tables() {
+        let tables = |text: &str| -> Vec<String> {
+            text.lines()
+                .filter(|l| l.starts_with("CREATE"))
+                .map(|l| l.trim_end_matches(" STRICT").to_owned())
+                .collect()
+        };
+        for step in MIGRATIONS {
+            assert_eq!(tables(step.sqlite), tables(step.postgres), "{}", step.name);
+        }
+    }
+}
