@@ -27,23 +27,32 @@ const LICENCES: [&str; 14] = [
 ];
 
 /// Crates that may stand in the tree twice, each with the reason.
-const TWICE: [(&str, &str); 13] = [
+const TWICE: [(&str, &str); 19] = [
     ("base64", "the engine's client is a version ahead"),
     (
         "bit-set",
         "property tests are a version apart from the rest",
     ),
     ("bit-vec", "comes with bit-set"),
+    ("block-buffer", "comes with digest"),
     ("cpufeatures", "hashes and signatures are a version apart"),
+    ("crypto-common", "comes with digest"),
+    (
+        "digest",
+        "the store's drivers are a version ahead of signatures",
+    ),
     ("foldhash", "comes with hashbrown"),
     ("getrandom", "key generation waits for its successor"),
     ("hashbrown", "maps of different ages"),
+    ("hashlink", "the YAML parser is a version behind the store"),
+    ("hmac", "comes with digest"),
     ("nix", "netlink sockets use the version before"),
     (
         "rand",
         "the older one belongs to RSA keys of commits, which are switched off and not built",
     ),
     ("rand_core", "key generation waits for its successor"),
+    ("sha2", "comes with digest"),
     ("syn", "derive macros of different ages, at build time only"),
     (
         "synstructure",
