@@ -70,6 +70,11 @@ async fn every_answer_has_the_security_headers_and_an_id() {
             assert!(answer.headers.contains_key("strict-transport-security"));
             assert_eq!(answer.headers["x-request-id"].len(), 36);
         }
+        let numbers = console.app.metrics.text();
+        assert!(
+            numbers.contains("sallyport_console_requests_total{method=\"Get\",status=\"421\"} 1"),
+            "{numbers}"
+        );
     })
     .await;
 }
