@@ -263,7 +263,7 @@ impl Posture {
                 "the egress firewall is required but not installed: {} (sandboxes have a socket to the proxy and no network)",
                 self.firewall.why()
             ),
-            "load nf_tables, nft_tproxy and nfnetlink_queue, or boot a kernel that has them; `sallyport doctor` says what is missing",
+            "load nf_tables, nft_tproxy and nfnetlink_queue, or boot a kernel that has them, or install iptables with its legacy programs; `sallyport doctor` says what is missing",
         );
         let news = {
             let mut now = self.now();

@@ -62,7 +62,9 @@ fn nothing_leaves(lab: &Lab, sandbox: &Sandbox) {
 }
 
 fn legacy(lab: &Lab, words: &[&str]) {
-    let out = lab.gateway().namespace().exec(words);
+    // whoever else holds the lock of the programs on this machine lets go of it
+    let words = [words, &["-w"]].concat();
+    let out = lab.gateway().namespace().exec(&words);
     assert!(
         out.status.success(),
         "{words:?}: {}",
@@ -214,6 +216,53 @@ fn a_killed_gateway_lets_nothing_out_and_a_new_one_adopts_the_network() {
     lab.gateway_mut().launch();
     eventually("the adopted network to work again", || {
         echoes(&sandbox, PUBLIC4).then_some(())
+    });
+}
+
+#[test]
+fn rules_change_hands_across_a_restart_without_a_window_and_without_leftovers() {
+    let mut lab = lab();
+    let (open, narrow) = (
+        lab.sandbox(policies::INTERNET),
+        lab.sandbox(policies::DOMAINS),
+    );
+    let printed = |lab: &Lab, words: &[&str]| {
+        let out = lab.gateway().namespace().exec(words);
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    let config = lab.gateway().config();
+    for (from, to) in [("iptables", "nftables"), ("nftables", "iptables")] {
+        eventually("the permitted twin", || {
+            echoes(&open, PUBLIC4).then_some(())
+        });
+        let text = std::fs::read_to_string(&config).expect("a configuration");
+        let changed = text.replace(
+            &format!("enforcement: {from}"),
+            &format!("enforcement: {to}"),
+        );
+        assert_ne!(text, changed);
+        std::fs::write(&config, changed).expect("write");
+        lab.gateway_mut().kill();
+        let mark = lab.capture.mark();
+        nothing_leaves(&lab, &narrow);
+        lab.gateway_mut().launch();
+        nothing_leaves(&lab, &narrow);
+        lab.capture.none_to(mark, ip(OTHER4));
+        let rules = lab.sallyport(&["gateway", "rules"]).expect(0).out;
+        assert!(
+            rules.starts_with(&format!("# enforcement: {to}\n")),
+            "{rules}"
+        );
+        let nft = printed(&lab, &["nft", "list", "tables"]);
+        assert_eq!(nft.is_empty(), to == "iptables", "{nft}");
+        for program in ["iptables-legacy-save", "ip6tables-legacy-save"] {
+            let tables = printed(&lab, &[program]);
+            let held = tables.contains("-A ") || tables.contains(" DROP ");
+            assert_eq!(held, to == "iptables", "{tables}");
+        }
+    }
+    eventually("the permitted twin", || {
+        (echoes(&open, PUBLIC4) && echoes(&open, PUBLIC6)).then_some(())
     });
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::context::Context;
 use crate::control::problems::chain;
-use crate::kernel::{Enforcer, KernelError, Monitor};
+use crate::kernel::{Change, Enforcer, KernelError, Monitor};
 use crate::posture::{Cause, Posture};
 use crate::tasks::Panicked;
 use crate::uplink::follow::Follower;
@@ -104,7 +104,10 @@ impl Watcher for NamespaceWatcher {
         loop {
             match self.monitor.changed().await {
                 Ok(changes) => {
-                    tracing::warn!(?changes, "somebody else changed the gateway namespace");
+                    // that one is mostly about other namespaces
+                    if changes != [Change::Programs] {
+                        tracing::warn!(?changes, "somebody else changed the gateway namespace");
+                    }
                     self.posture.wake();
                 }
                 Err(error) => return error.to_string(),

@@ -10,7 +10,7 @@ use netpolicy::ruleset::xtables::Change;
 use netpolicy::ruleset::{Element, Queue, Ruleset};
 use nftnl::MsgType;
 
-use super::error::{Act, KernelError};
+use super::error::{Act, KernelError, Mismatch};
 use super::lanes::{self, LaneChain};
 use super::netns::{Ns, Origin};
 use super::nft::{Counter, check, read, write};
@@ -51,7 +51,11 @@ impl Backend {
 /// Whoever holds the rules.
 #[derive(Debug)]
 pub(super) enum Rules {
-    Nft { writer: Socket, reader: Socket },
+    Nft {
+        writer: Socket,
+        reader: Socket,
+        ns: Ns,
+    },
     Xt(Xtables),
 }
 
@@ -100,9 +104,15 @@ impl Rules {
         let queue = detect_queue(&writer, trial)?;
         write::replace(&writer, &(trial.sealed)(queue)).map_err(KernelError::without_firewall)?;
         if origin == Origin::Adopted && xt::are_there(ns)? {
-            Xtables::open(ns)?.clear()?;
+            match (Xtables::open(ns), xt::strangers(ns)?) {
+                (Ok(tables), _) => tables.clear()?,
+                (Err(error), Some(_)) => return Err(error),
+                // nothing is in them: older kernels give every namespace the tables that are loaded
+                (Err(_), None) => {}
+            }
         }
-        Ok((Self::Nft { writer, reader }, queue))
+        let ns = ns.duplicate()?;
+        Ok((Self::Nft { writer, reader, ns }, queue))
     }
 
     fn xt(ns: &Ns, trial: &Trial<'_>) -> Result<(Self, Queue), KernelError> {
@@ -191,11 +201,20 @@ impl Rules {
     /// Compares what is there with what was asked.
     pub(super) fn check(&self, rules: &Ruleset, lanes: &[LaneChain]) -> Result<(), KernelError> {
         match self {
-            Self::Nft { reader, .. } => {
+            Self::Nft { reader, ns, .. } => {
                 let found = read::everything(reader).act("reading the rules back")?;
-                Ok(check::check(rules, lanes, &found)?)
+                check::check(rules, lanes, &found)?;
+                xt::strangers(ns)?.map_or(Ok(()), |stranger| Err(stranger.into()))
             }
-            Self::Xt(tables) => tables.check(rules),
+            Self::Xt(tables) => {
+                tables.check(rules)?;
+                let strangers = tables.ns().tables()?;
+                if strangers.is_empty() {
+                    return Ok(());
+                }
+                let found = strangers.join(" ");
+                Err(Mismatch::new("tables of nf_tables", "none", found).into())
+            }
         }
     }
 

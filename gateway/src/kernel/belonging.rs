@@ -38,16 +38,8 @@ impl Ns {
     ///
     /// Its rules tell, also when it is stopped. A lock would not: everybody may lock what everybody may open.
     pub fn refuse_gateways(&self) -> Result<(), KernelError> {
-        let nft = self.run(|| match wire::netfilter_socket() {
-            Err(error) if lacks_nftables(&error) => Ok(false),
-            Err(error) => Err(error).act("opening a rule socket in a namespace"),
-            Ok(socket) => match read::tables(&socket) {
-                Err(error) if lacks_nftables(&error) => Ok(false),
-                found => found
-                    .map(|tables| tables.iter().any(|(_, name)| name.starts_with(TABLE)))
-                    .act("listing the rule tables of a namespace"),
-            },
-        })?;
+        let nft = self.tables()?;
+        let nft = nft.iter().any(|name| name.starts_with(TABLE));
         if nft || xt::are_a_gateways(self)? {
             return Err(KernelError::ForbiddenNamespace {
                 id: self.id(),
@@ -56,11 +48,25 @@ impl Ns {
         }
         Ok(())
     }
+
+    /// The tables of nf_tables in it, by name.
+    pub(super) fn tables(&self) -> Result<Vec<String>, KernelError> {
+        self.run(|| match wire::netfilter_socket() {
+            Err(error) if lacks_nftables(&error) => Ok(Vec::new()),
+            Err(error) => Err(error).act("opening a rule socket in a namespace"),
+            Ok(socket) => match read::tables(&socket) {
+                Err(error) if lacks_nftables(&error) => Ok(Vec::new()),
+                found => found
+                    .map(|tables| tables.into_iter().map(|(_, name)| name).collect())
+                    .act("listing the rule tables of a namespace"),
+            },
+        })
+    }
 }
 
 /// Whether a refusal means that the kernel has no nf_tables (no netfilter sockets, or nobody behind them that lists
 /// tables): then no table of theirs is anywhere.
-fn lacks_nftables(error: &io::Error) -> bool {
+pub(super) fn lacks_nftables(error: &io::Error) -> bool {
     let lacking = [libc::EPROTONOSUPPORT, libc::EOPNOTSUPP, libc::EINVAL];
     error.raw_os_error().is_some_and(|e| lacking.contains(&e))
 }

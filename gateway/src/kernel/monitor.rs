@@ -1,31 +1,38 @@
 //! Notices at once when somebody else changes the gateway namespace.
 //!
-//! Owns: a subscription to nf_tables and routing changes. Refuses to own: what is done about one. A notice says only that
+//! Owns: a subscription to nf_tables and routing changes, and a watch on the lock of iptables' programs. Refuses to own: what is done about one. A notice says only that
 //! something changed; verification says what. A lost notice (the buffer overflowed) counts as one.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use rtnetlink::MulticastGroup;
 use tokio::io::unix::AsyncFd;
+use tokio::time::Instant;
 
 use super::attach::KnownLinks;
 use super::backend::Backend;
+use super::belonging::lacks_nftables;
 use super::enforcer::Enforcer;
 use super::error::{Act, KernelError};
 use super::inspect::{LOCAL, MAIN};
 use super::ready::watch;
 use super::survey;
 use super::wire;
+use super::xt::lock::LockWatch;
 
 /// `NFNLGRP_NFTABLES`
 const NFTABLES_GROUP: u32 = 7;
 /// `NFNL_SUBSYS_NFTABLES`
 const NFTABLES: u16 = 10;
+/// Programs of iptables may run all the time, about other namespaces: so long after one notice the next is not heard.
+const SPACING: Duration = Duration::from_millis(250);
 
 /// Something that somebody else did, or that the kernel did by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,14 +49,19 @@ pub enum Change {
     Routes,
     /// Notices were lost.
     Overflow,
+    /// Somebody ran a program of iptables, for this namespace or another.
+    Programs,
 }
 
 /// Both subscriptions.
 #[derive(Debug)]
 pub struct Monitor {
-    /// None where iptables holds the rules: the kernel tells nobody of changes to those.
+    /// None on a kernel without nf_tables.
     rules: Option<AsyncFd<Subscription>>,
     routing: AsyncFd<Subscription>,
+    /// Where iptables holds the rules: the kernel tells nobody of changes to those.
+    programs: Option<AsyncFd<LockWatch>>,
+    deaf_until: Mutex<Instant>,
     enforcer: Enforcer,
 }
 
@@ -83,24 +95,30 @@ impl Monitor {
     /// Subscribes inside the enforcer's namespace. Blocks for milliseconds; needs the runtime's context for readiness.
     pub fn open(enforcer: &Enforcer) -> Result<Self, KernelError> {
         let rules = || {
-            let rules = wire::netfilter_socket().act("opening the rule monitor")?;
+            let rules = match wire::netfilter_socket() {
+                Err(error) if lacks_nftables(&error) => return Ok(None),
+                opened => opened.act("opening the rule monitor")?,
+            };
             rules
                 .add_membership(NFTABLES_GROUP)
                 .act("subscribing to rule changes")?;
             rules
                 .set_non_blocking(true)
                 .act("configuring the rule monitor")?;
-            Ok(Subscription(rules))
+            Ok(Some(Subscription(rules)))
         };
-        let rules = match enforcer.backend() {
-            Backend::Nftables => Some(enforcer.ns().run(rules)?),
-            Backend::Iptables => None,
+        let rules = enforcer.ns().run(rules)?;
+        let programs = match enforcer.backend() {
+            Backend::Nftables => None,
+            Backend::Iptables => watch_programs(),
         };
         let routing = enforcer.ns().run(|| subscribe(&ROUTING_GROUPS))?;
         let ready = |subscription| watch(subscription).act("waiting for changes in the namespace");
         Ok(Self {
             rules: rules.map(ready).transpose()?,
             routing: ready(routing)?,
+            programs,
+            deaf_until: Mutex::new(Instant::now()),
             enforcer: enforcer.clone(),
         })
     }
@@ -117,6 +135,12 @@ impl Monitor {
             let mut ready = tokio::select! {
                 ready = rules => ready?,
                 ready = self.routing.readable() => ready?,
+                heard = self.program_ran() => {
+                    if heard? {
+                        return Ok(vec![Change::Programs]);
+                    }
+                    continue;
+                }
             };
             let mut changes = Vec::new();
             let own = self.enforcer.writer_port();
@@ -139,6 +163,26 @@ impl Monitor {
         }
     }
 
+    /// Waits until somebody ran a program of iptables.
+    async fn program_ran(&self) -> io::Result<bool> {
+        let Some(programs) = &self.programs else {
+            return std::future::pending().await;
+        };
+        let until = *self.deaf_until();
+        tokio::time::sleep_until(until).await;
+        let mut ready = programs.readable().await?;
+        let heard = programs.get_ref().drain();
+        ready.clear_ready();
+        *self.deaf_until() = Instant::now() + SPACING;
+        heard
+    }
+
+    fn deaf_until(&self) -> std::sync::MutexGuard<'_, Instant> {
+        self.deaf_until
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn routing_changes(&self, changes: &mut Vec<Change>) -> io::Result<()> {
         let links = self.enforcer.known_links();
         let mut states = BTreeMap::new();
@@ -152,6 +196,14 @@ impl Monitor {
         }
         Ok(())
     }
+}
+
+/// Without it the next look finds what was changed.
+fn watch_programs() -> Option<AsyncFd<LockWatch>> {
+    LockWatch::open()
+        .and_then(watch)
+        .inspect_err(|error| tracing::debug!(%error, "the lock of iptables cannot be watched"))
+        .ok()
 }
 
 /// `states` keeps the last word on each link that was spoken of: links are made down and come up.

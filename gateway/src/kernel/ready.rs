@@ -13,6 +13,7 @@ use super::echo::{EchoDoor, Pinger};
 use super::monitor::Subscription;
 use super::packets::Tap;
 use super::queue::Queue;
+use super::xt::lock::LockWatch;
 
 /// Types that own one descriptor from construction to drop and always report that one.
 pub trait Steady: AsRawFd + sealed::Sealed {}
@@ -27,6 +28,8 @@ impl sealed::Sealed for DatagramDoor {}
 impl sealed::Sealed for Tap {}
 impl sealed::Sealed for EchoDoor {}
 impl sealed::Sealed for Pinger {}
+impl sealed::Sealed for LockWatch {}
+impl Steady for LockWatch {}
 impl Steady for EchoDoor {}
 impl Steady for Pinger {}
 impl Steady for Queue {}

@@ -39,7 +39,7 @@ pub fn checks(enforcement: Enforcement) -> Vec<Check> {
             } else {
                 let fix = match enforcement {
                     Enforcement::Iptables => {
-                        "install iptables with its legacy programs; `modprobe` what the kernel lacks (ip_tables, iptable_raw, iptable_mangle, iptable_filter, their ip6 twins, xt_TPROXY, xt_socket, xt_u32, xt_hashlimit, xt_CT), or remove `gateway.enforcement`"
+                        "install the package iptables with its legacy programs (iptables-legacy; iptables-nft alone is nf_tables), `modprobe` what the kernel lacks (ip_tables, iptable_raw, iptable_mangle, iptable_filter, their ip6 twins, ipt_REJECT, ip6t_REJECT, and xt_ before the other names), or remove `gateway.enforcement`"
                     }
                     Enforcement::Auto | Enforcement::Nftables => {
                         "a kernel with nf_tables, nft_tproxy and network namespaces: the distribution's full one; or install iptables with its legacy programs; without either, sandboxes have a socket to the proxy only (`gateway.egress_filter`)"

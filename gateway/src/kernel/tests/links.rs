@@ -315,8 +315,10 @@ async fn foreign_changes_are_noticed_at_once_and_our_own_are_not() {
         .unwrap();
     drop(sandbox);
     let quiet = tokio::time::timeout(Duration::from_millis(50), monitor.changed()).await;
+    // somebody on this machine may just have changed other tables of iptables
+    let elsewhere = matches!(&quiet, Ok(Ok(changes)) if *changes == [Change::Programs]);
     assert!(
-        quiet.is_err(),
+        quiet.is_err() || elsewhere,
         "our own doing was taken for foreign: {quiet:?}"
     );
     let _sandbox = lab.sandbox(1);
@@ -336,7 +338,7 @@ async fn foreign_changes_are_noticed_at_once_and_our_own_are_not() {
         ),
         ("ip", "addr add 10.0.0.1/32 dev sp1", Change::Addresses),
     ] {
-        // nobody tells of changes to iptables' tables
+        // there is no such table then; what is told of the others is tested with them
         if program == "nft" && lab.enforcer.backend() == Backend::Iptables {
             continue;
         }
@@ -354,9 +356,16 @@ async fn foreign_changes_are_noticed_at_once_and_our_own_are_not() {
             String::from_utf8_lossy(&out.stderr)
         );
         let start = Instant::now();
-        let changes = tokio::time::timeout(Duration::from_secs(2), monitor.changed())
+        let told = async {
+            loop {
+                let changes = monitor.changed().await.unwrap();
+                if changes != [Change::Programs] {
+                    return changes;
+                }
+            }
+        };
+        let changes = tokio::time::timeout(Duration::from_secs(2), told)
             .await
-            .unwrap()
             .unwrap();
         assert!(changes.contains(&kind), "{line}: {changes:?}");
         println!("{line}: noticed {:?} after", start.elapsed());

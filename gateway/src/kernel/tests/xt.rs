@@ -1,16 +1,38 @@
 //! Rules that go through iptables: read back as asked, every kind of tampering noticed and repaired, nothing of the other
 //! kind left behind. What packets meet is tested with the rest of this module, which runs once more on these rules.
 
+use std::fs;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
 use netpolicy::ruleset::Queue;
+use nix::sched::{CloneFlags, setns};
+use rustix::fs::FlockOperation;
 
 use super::lab::{Lab, fresh_ns};
-use crate::kernel::backend::{Backend, Enforcement};
+use super::shapes::{Four, Six, segment, send, wire};
+use crate::kernel::backend::{Backend, Enforcement, Rules};
 use crate::kernel::enforcer::{Config, Enforcer, Posture};
 use crate::kernel::error::KernelError;
+use crate::kernel::monitor::{Change, Monitor};
+use crate::kernel::netns::Ns;
+use crate::kernel::sockets::Doors;
+use crate::kernel::xt::Xtables;
+use crate::kernel::xt::programs::Programs;
+
+/// What all programs of iptables on a machine share.
+const LOCK: &str = "/run/xtables.lock";
 
 impl Lab {
     fn iptables(&self, program: &str, words: &str) {
-        let words: Vec<&str> = words.split(' ').collect();
+        let mut words: Vec<&str> = words.split(' ').collect();
+        if program.ends_with("-legacy") {
+            // whoever else holds the lock on this machine lets go of it
+            words.push("-w");
+        }
         let out = self.exec(program, &words);
         let said = String::from_utf8_lossy(&out.stderr);
         assert!(out.status.success(), "{program} {words:?}: {said}");
@@ -157,4 +179,161 @@ fn a_gateway_of_the_other_kind_takes_everything_over_and_leaves_nothing() {
 fn auto_takes_nf_tables_where_the_kernel_has_it() {
     let lab = Lab::of_iptables();
     assert_eq!(lab.again(Enforcement::Auto).backend(), Backend::Nftables);
+}
+
+#[test]
+fn rules_of_the_other_kind_are_noticed_whoever_holds_the_rules() {
+    let lab = Lab::of_iptables();
+    let verified = |enforcer: &Enforcer| enforcer.verify().unwrap().map_err(|m| m.what);
+    assert_eq!(verified(&lab.enforcer), Ok(()));
+    for foreign in ["add table netdev other", "add table inet sallyport"] {
+        lab.nft(foreign);
+        assert_eq!(verified(&lab.enforcer), Err("tables of nf_tables".into()));
+        lab.nft(&foreign.replace("add", "delete"));
+        assert_eq!(verified(&lab.enforcer), Ok(()));
+    }
+    lab.iptables("iptables-nft", "-A FORWARD -j ACCEPT");
+    assert!(verified(&lab.enforcer).is_err());
+    lab.nft("flush ruleset");
+    let other = lab.again(Enforcement::Nftables);
+    assert_eq!(verified(&other), Ok(()));
+    for program in ["iptables-legacy", "ip6tables-legacy"] {
+        for table in ["raw", "mangle", "filter", "nat"] {
+            lab.iptables(program, &format!("-t {table} -A OUTPUT -j ACCEPT"));
+            let found = verified(&other).unwrap_err();
+            assert!(
+                found.starts_with(&format!("table {table} of iptables")),
+                "{found}"
+            );
+            lab.iptables(program, &format!("-t {table} -F"));
+            assert_eq!(verified(&other), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn a_lock_that_another_program_holds_stops_nothing() {
+    let lab = Lab::of_iptables();
+    let lock = fs::File::open(LOCK).unwrap();
+    rustix::fs::flock(&lock, FlockOperation::LockExclusive).unwrap();
+    lab.enforcer.apply(Posture::Enforcing).unwrap();
+    let _sandbox = lab.sandbox(0);
+    assert_eq!(lab.enforcer.verify().unwrap(), Ok(()));
+    // the twin: a program that minds it finds it taken
+    let refused = lab.exec("iptables-legacy", &["-w", "1", "-t", "raw", "-F"]);
+    assert_eq!(refused.status.code(), Some(4), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_program_that_changes_tables_is_heard_at_once() {
+    let lab = Lab::of_iptables();
+    let monitor = Monitor::open(&lab.enforcer).unwrap();
+    for (program, words, kind) in [
+        ("iptables-legacy", "-t raw -F", Change::Programs),
+        ("ip6tables-legacy", "-P FORWARD ACCEPT", Change::Programs),
+        ("nft", "add table ip other", Change::Rules),
+    ] {
+        lab.iptables(program, words);
+        let heard = async { while !monitor.changed().await.unwrap().contains(&kind) {} };
+        let heard = tokio::time::timeout(Duration::from_secs(5), heard).await;
+        assert!(heard.is_ok(), "{program} {words}");
+    }
+}
+
+/// Programs that work as those of this machine do, but for one.
+fn programs(folder: &Path, failing: &str, script: &str) -> Programs {
+    for family in ["iptables", "ip6tables"] {
+        for act in ["restore", "save"] {
+            let name = format!("{family}-legacy-{act}");
+            let text = if name == failing {
+                script.to_owned()
+            } else {
+                format!("exec /usr/sbin/{name} \"$@\"")
+            };
+            let file = folder.join(name);
+            fs::write(&file, format!("#!/bin/sh\n{text}\n")).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+    Programs::find_in(&[folder]).unwrap()
+}
+
+fn scratch(lab: &Lab) -> PathBuf {
+    let folder = std::env::temp_dir().join(lab.name());
+    fs::create_dir(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn a_restore_that_fails_half_way_opens_nothing_and_is_told() {
+    for failing in ["iptables-legacy-restore", "ip6tables-legacy-restore"] {
+        let lab = Lab::of_iptables();
+        let folder = scratch(&lab);
+        let doors = Doors::open(lab.enforcer.ns(), lab.enforcer.config().ports).unwrap();
+        let sandbox = lab.sandbox(0);
+        // everything but the table that holds first packets is of the new posture
+        let script = format!(
+            "sed '/^\\*raw/,$d' | /usr/sbin/{failing} \"$@\"; echo \"Couldn't load match u32\" >&2; exit 2"
+        );
+        let broken = Xtables::through(lab.enforcer.ns(), programs(&folder, failing, &script));
+        let working = std::mem::replace(
+            &mut lab.enforcer.state().firewall,
+            Rules::Xt(broken.unwrap()),
+        );
+        let told = lab.enforcer.apply(Posture::Enforcing).unwrap_err();
+        let why = std::error::Error::source(&told).unwrap().to_string();
+        assert!(why.contains("load match u32"), "{why}");
+        assert_eq!(lab.enforcer.posture(), Posture::Sealed);
+        assert!(lab.enforcer.verify().unwrap().is_err());
+        let wire = wire(&sandbox);
+        let four = Four {
+            protocol: 6,
+            payload: segment(2),
+            ..Four::question()
+        };
+        let six = Six {
+            next: 6,
+            payload: segment(2),
+            ..Six::question()
+        };
+        let before = (lab.count("drop_spoofed"), lab.count("drop_other"));
+        send(&wire, 0x0800, &four.bytes());
+        send(&wire, 0x86dd, &six.bytes());
+        for listener in &doors.tcp {
+            assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+        }
+        assert_eq!(before, (lab.count("drop_spoofed"), lab.count("drop_other")));
+        lab.enforcer.state().firewall = working;
+        lab.enforcer.apply(Posture::Sealed).unwrap();
+        assert_eq!(lab.enforcer.verify().unwrap(), Ok(()));
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+#[test]
+fn tables_without_end_are_not_looked_through() {
+    let (small, large) = (fresh_ns(), fresh_ns());
+    for (ns, count) in [(&small, 1), (&large, (1 << 18) + 1)] {
+        let text = format!(
+            "*filter\n:INPUT ACCEPT [0:0]\n{}COMMIT\n",
+            "-A INPUT -j ACCEPT\n".repeat(count)
+        );
+        let ns = ns.try_clone().unwrap();
+        let filled = std::thread::spawn(move || {
+            setns(ns, CloneFlags::CLONE_NEWNET).unwrap();
+            let mut child = Command::new("iptables-legacy-restore")
+                .arg("-w")
+                .stdin(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut input = child.stdin.take().unwrap();
+            input.write_all(text.as_bytes()).unwrap();
+            drop(input);
+            child.wait().unwrap()
+        });
+        assert!(filled.join().unwrap().success());
+    }
+    Ns::from_fd(small).unwrap().refuse_gateways().unwrap();
+    let refused = Ns::from_fd(large).unwrap().refuse_gateways().unwrap_err();
+    assert!(matches!(refused, KernelError::Unusable(_)), "{refused}");
 }

@@ -6,9 +6,12 @@
 //!
 //! Each table is replaced at once, but not all three together: between two of them a packet meets one half of the old
 //! rules and one half of the new. Every hook drops by default in both, and no half lets through what the other stops.
-//! Nobody tells of foreign changes to these tables, so whoever keeps the posture looks more often.
+//! No kernel tells of foreign changes to these tables: a watch on the lock of the programs does, mostly ([`lock`]), and
+//! whoever keeps the posture looks more often.
 
-mod programs;
+mod ask;
+pub mod lock;
+pub mod programs;
 
 use std::fs;
 
@@ -23,6 +26,8 @@ use programs::{Keep, Programs};
 
 /// IPv6 first.
 const FAMILIES: [IpFamily; 2] = [IpFamily::V6, IpFamily::V4];
+/// More rules than any gateway's tables have; who offers a namespace with more is not asked to show them all.
+const MOST_RULES: u32 = 1 << 18;
 /// The counter of what the kernel's reassembly threw away: fragments never get as far as a table.
 const FRAGMENTS: &str = "drop_fragment";
 
@@ -43,6 +48,18 @@ impl Xtables {
             programs: Programs::find()?,
             ns: ns.duplicate()?,
         })
+    }
+
+    /// With these programs.
+    #[cfg(test)]
+    pub fn through(ns: &Ns, programs: Programs) -> Result<Self, KernelError> {
+        let ns = ns.duplicate()?;
+        Ok(Self { programs, ns })
+    }
+
+    /// Whose tables.
+    pub const fn ns(&self) -> &Ns {
+        &self.ns
     }
 
     /// Which program writes.
@@ -144,8 +161,14 @@ impl Xtables {
     ) -> Result<Queue, KernelError> {
         let readable = self.ns.run(|| Ok(wire::netfilter_socket().is_ok()))?;
         let held = Queue::Compat(number);
-        if readable && self.replace(&rules(held)).is_ok() {
-            return Ok(held);
+        if readable {
+            match self.replace(&rules(held)) {
+                Ok(()) => return Ok(held),
+                Err(error) => {
+                    let error: &dyn std::error::Error = &error;
+                    tracing::warn!(error, "first packets cannot be held");
+                }
+            }
         }
         Ok(Queue::None)
     }
@@ -166,17 +189,11 @@ impl Xtables {
             return KernelError::Io { act, source };
         };
         let needed = needed(&tables.to_string());
-        let known = self.ns.run(move || Ok(known(family)));
-        let missing: Vec<String> = match known {
-            Ok(known) if !known.is_empty() => {
-                needed.into_iter().filter(|n| !known.contains(n)).collect()
-            }
-            _ => Vec::new(),
-        };
+        let asked = self.ns.run(move || Ok(ask::missing(family, needed)));
+        let missing = asked.unwrap_or_default().join(", ");
         if missing.is_empty() {
             return KernelError::Io { act, source };
         }
-        let missing = missing.join(", ");
         let source = std::io::Error::other(format!("{source} (the kernel lacks {missing})"));
         KernelError::Io { act, source }
     }
@@ -185,18 +202,36 @@ impl Xtables {
 /// Whether a namespace holds legacy tables that somebody made; without the programs nothing could be done about them.
 pub fn are_there(ns: &Ns) -> Result<bool, KernelError> {
     ns.run(|| {
-        let named = |family: &str| {
-            let path = format!("/proc/thread-self/net/{family}_tables_names");
-            fs::read_to_string(path).is_ok_and(|names| !names.trim().is_empty())
-        };
-        Ok(named("ip") || named("ip6"))
+        Ok(FAMILIES
+            .into_iter()
+            .any(|family| !ask::tables(family).is_empty()))
     })
+}
+
+/// Rules in legacy tables of a namespace that should have none. A policy may stay: it opens nothing.
+pub fn strangers(ns: &Ns) -> Result<Option<Mismatch>, KernelError> {
+    for (family, table, count) in counted(ns)? {
+        if count > 0 {
+            let what = format!("table {table} of iptables ({})", name(family));
+            return Ok(Some(Mismatch::new(
+                what,
+                "no rules",
+                format!("{count} rules"),
+            )));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether the legacy tables of a namespace are a gateway's. Without the programs no gateway could have made them.
 pub fn are_a_gateways(ns: &Ns) -> Result<bool, KernelError> {
-    if !are_there(ns)? {
+    let held = counted(ns)?;
+    if held.is_empty() {
         return Ok(false);
+    }
+    if held.iter().any(|(_, _, count)| *count > MOST_RULES) {
+        let refused = "refusing to attach: the namespace has tables of iptables that are too large to look through";
+        return Err(KernelError::Unusable(refused));
     }
     let Ok(tables) = Xtables::open(ns) else {
         return Ok(false);
@@ -204,6 +239,21 @@ pub fn are_a_gateways(ns: &Ns) -> Result<bool, KernelError> {
     let own = format!(":{OWN_CHAIN} ");
     let printed = tables.programs.save(ns, IpFamily::V4)?;
     Ok(printed.lines().any(|line| line.starts_with(&own)))
+}
+
+/// The tables of a namespace, each with how many rules it holds.
+fn counted(ns: &Ns) -> Result<Vec<(IpFamily, String, u32)>, KernelError> {
+    ns.run(|| {
+        let mut counted = Vec::new();
+        for family in FAMILIES {
+            for table in ask::tables(family) {
+                let count = ask::rules(family, &table)
+                    .act(format!("asking for table {table} of iptables"))?;
+                counted.push((family, table, count));
+            }
+        }
+        Ok(counted)
+    })
 }
 
 fn tables(rules: &Ruleset, family: IpFamily) -> Result<Tables, KernelError> {
@@ -237,21 +287,6 @@ fn needed(text: &str) -> Vec<String> {
     names.sort();
     names.dedup();
     names
-}
-
-/// What the kernel has registered by now. Inside the namespace.
-fn known(family: IpFamily) -> Vec<String> {
-    let family = match family {
-        IpFamily::V4 => "ip",
-        IpFamily::V6 => "ip6",
-    };
-    ["matches", "targets"]
-        .iter()
-        .filter_map(|kind| {
-            fs::read_to_string(format!("/proc/thread-self/net/{family}_tables_{kind}")).ok()
-        })
-        .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
-        .collect()
 }
 
 /// `ReasmFails` of `/proc/net/snmp`: IPv4 fragments that were thrown away.

@@ -2,6 +2,10 @@
 //!
 //! JUSTIFICATION: the legacy tables are written through a binary interface that differs between kernels and that these
 //! programs alone keep up with; nothing that a sandbox or a policy says is ever an argument.
+//!
+//! The lock that the programs of a whole machine share is not waited for: it orders programs that change the same tables,
+//! which here one gateway does, one act after the other; whoever holds it for long would stop every gateway. Each run
+//! locks its own input instead, which also works for users who may not open the other. Programs before 1.8.6 wait.
 
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
@@ -18,7 +22,9 @@ use crate::kernel::netns::Ns;
 
 /// Where distributions keep them.
 const DIRECTORIES: [&str; 5] = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin"];
-/// Seconds that a program waits for the lock that all of them share on a machine.
+/// The file that a program locks: the pipe that it reads.
+const OWN_LOCK: &str = "/proc/self/fd/0";
+/// Seconds that a program waits for the lock that all of them share on a machine, should it take that one.
 const LOCK_SECONDS: &str = "5";
 /// After that it is stuck. Above the wait for the lock; a thousand networks take tens of milliseconds.
 const STUCK: Duration = Duration::from_secs(10);
@@ -42,9 +48,14 @@ pub struct Programs {
 impl Programs {
     /// Finds the legacy programs: by that name, or by the plain one where that is legacy.
     pub fn find() -> Result<Self, KernelError> {
+        Self::find_in(&DIRECTORIES.map(Path::new))
+    }
+
+    /// The same, in these folders.
+    pub fn find_in(folders: &[&Path]) -> Result<Self, KernelError> {
         Ok(Self {
-            four: find("iptables")?,
-            six: find("ip6tables")?,
+            four: find("iptables", folders)?,
+            six: find("ip6tables", folders)?,
         })
     }
 
@@ -90,10 +101,9 @@ pub enum Keep {
     Others,
 }
 
-fn find(name: &str) -> Result<Pair, KernelError> {
-    let places = || DIRECTORIES.iter().map(Path::new);
+fn find(name: &str, folders: &[&Path]) -> Result<Pair, KernelError> {
     let both = |restore: String, save: String| {
-        places().find_map(|place| {
+        folders.iter().find_map(|place| {
             let pair = Pair {
                 restore: place.join(&restore),
                 save: place.join(&save),
@@ -157,6 +167,7 @@ fn started(path: &Path, args: &[&str]) -> io::Result<Child> {
         .args(args)
         .env_clear()
         .env("LC_ALL", "C")
+        .env("XTABLES_LOCKFILE", OWN_LOCK)
         // for modprobe, which the kernel's helper may not find alone
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .current_dir("/")
@@ -231,7 +242,7 @@ mod tests {
         let long = "x".repeat(1 << 20);
         let said = ended("wc -c; env | cut -d= -f1 | sort | tr '\\n' ' '", &long).unwrap();
         let text = String::from_utf8(said.stdout).unwrap();
-        assert_eq!(text, "1048576\nLC_ALL PATH PWD ");
+        assert_eq!(text, "1048576\nLC_ALL PATH PWD XTABLES_LOCKFILE ");
     }
 
     #[test]
