@@ -5,6 +5,7 @@
 mod denials;
 mod filter;
 mod iptables;
+mod kernels;
 mod member_forgeries;
 mod members;
 mod permits;
