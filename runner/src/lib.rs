@@ -2,14 +2,15 @@
 //!
 //! The journey of a run: the [`api`] takes a request, [`job`] checks it, [`drive`] takes a [`pod`] from the [`pool`] (a
 //! holder whose network the gateway has wired), gives it the job's policy, makes the workload in it ([`sandbox`]), passes
-//! its [`output`] on until it ends, and undoes everything in reverse; [`summary`] says what the network saw. The
-//! [`reaper`] removes what a crash left. [`broker`] answers what a sandbox asks.
+//! its [`output`] on until it ends, and undoes everything; [`summary`] says what the network saw. [`burial`] removes what
+//! an engine takes its time for, the [`reaper`] what a crash left. [`broker`] answers what a sandbox asks.
 //!
 //! Holds the engine's socket and no network power; refuses to own policies and decisions (the gateway's), people and
 //! schedules (the console's). Failure stance: a run that cannot be had exactly as asked is refused.
 
 pub mod api;
 pub mod broker;
+pub mod burial;
 pub mod config;
 pub mod drive;
 pub mod image;
@@ -33,11 +34,12 @@ use std::time::Duration;
 
 use gateway::tasks::Tasks;
 use nix::fcntl::{Flock, FlockArg};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub use api::client::{Client, RunnerError, Stream};
 pub use config::RunnerConfig;
-pub use job::{IsolationChoice, JobRequest};
+pub use job::{IsolationChoice, JobRequest, Takes};
 pub use run::{EndReason, Event, Failure, RunId};
 pub use sandbox::engine::elsewhere::{Elsewhere, elsewhere};
 
@@ -107,6 +109,8 @@ pub struct Runner {
     pub images: Images,
     /// What images said about their package managers.
     pub packages: Packages,
+    /// Told when something is nobody's any more.
+    pub ownerless: Notify,
     /// Spawner.
     pub tasks: Tasks,
     stopping: CancellationToken,
@@ -158,16 +162,12 @@ pub async fn run(config: RunnerConfig, shutdown: CancellationToken) -> Result<()
         packages: Packages::default(),
         pods,
         records: records.clone(),
+        ownerless: Notify::new(),
         tasks: tasks.clone(),
         stopping: shutdown.clone(),
         config,
     });
-    let swept = reaper::round(&runner).await;
-    tracing::info!(
-        removed = swept.removed.len(),
-        failed = swept.failed.len(),
-        "swept what an earlier runner left"
-    );
+    reaper::first_round(&runner).await;
     let api = api::bind_private(&runner.config.socket)
         .map_err(host("listening at", &runner.config.socket))?;
     let following = gateway.clone();

@@ -4,15 +4,26 @@
 //! Trusts no guard's Drop and no earlier clean-up. Never runs anything again: a run that was live when its runner died is
 //! lost, and ended. Also ends live runs whose network the gateway no longer has, because nothing may run unwatched.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
 
 use crate::Runner;
 use crate::pod::{INSTANCE_LABEL, network_id};
 use crate::run::{EndReason, RunId};
+use crate::sandbox::SandboxId;
 
 /// Between two rounds; the promise is a minute.
 const INTERVAL: Duration = Duration::from_secs(20);
+
+/// A gateway that is started together with this runner answers within this.
+const GATEWAY_START: Duration = Duration::from_secs(10);
+const STEP: Duration = Duration::from_millis(50);
+/// An engine that obeys has removed what an earlier runner left within this.
+const FIRST_ROUND: Duration = Duration::from_secs(10);
+/// Runs whose sandboxes an engine is asked to remove at the same time: one that hangs must not keep the others.
+const AT_ONCE: usize = 8;
 
 /// What a round found and removed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -33,7 +44,32 @@ pub async fn reap(runner: &Runner) {
         for thing in &round.failed {
             tracing::warn!(thing, "could not remove what nobody owns");
         }
-        tokio::time::sleep(INTERVAL).await;
+        tokio::select! {
+            () = tokio::time::sleep(INTERVAL) => {}
+            () = runner.ownerless.notified() => {}
+        }
+    }
+}
+
+/// The round before the first run: what an earlier runner left goes before anything new comes. The gateway may be
+/// starting as well, so it is waited for; neither it nor an engine that takes its time keeps a runner from starting.
+pub async fn first_round(runner: &Runner) {
+    let awaited = async {
+        while runner.pods.gateway.health().await.is_err() {
+            tokio::time::sleep(STEP).await;
+        }
+    };
+    if tokio::time::timeout(GATEWAY_START, awaited).await.is_err() {
+        let gateway = runner.config.control.display();
+        tracing::warn!(%gateway, "no gateway answers; no run can start before one does");
+    }
+    if let Ok(swept) = tokio::time::timeout(FIRST_ROUND, round(runner)).await {
+        let (removed, failed) = (swept.removed.len(), swept.failed.len());
+        tracing::info!(removed, failed, "swept what an earlier runner left");
+    } else {
+        tracing::warn!(
+            "the engine takes its time to remove what an earlier runner left; removing it goes on"
+        );
     }
 }
 
@@ -43,21 +79,43 @@ pub async fn round(runner: &Runner) -> Round {
     // Each list is taken before it is asked who owns what is on it: what comes into being in between is not on it.
     match runner.pods.backend.owned().await {
         Ok(owned) => {
-            for sandbox in owned {
-                if is_owned(runner, &sandbox.run) {
-                    continue;
-                }
-                let thing = format!("sandbox {} of run {}", sandbox.id.0, sandbox.run);
-                match runner.pods.backend.remove(&sandbox.id).await {
-                    Ok(()) => round.removed.push(thing),
-                    Err(error) => round.failed.push(format!("{thing}: {error}")),
-                }
+            let mut ownerless = HashMap::<RunId, Vec<SandboxId>>::new();
+            for sandbox in owned.into_iter().filter(|s| !is_owned(runner, &s.run)) {
+                ownerless.entry(sandbox.run).or_default().push(sandbox.id);
+            }
+            let mut removing = stream::iter(ownerless)
+                .map(|(run, sandboxes)| remove_all(runner, run, sandboxes))
+                .buffer_unordered(AT_ONCE);
+            while let Some(of_one) = removing.next().await {
+                round.removed.extend(of_one.removed);
+                round.failed.extend(of_one.failed);
             }
         }
         Err(error) => round.failed.push(error.to_string()),
     }
     networks(runner, &mut round).await;
     folders(runner, &mut round);
+    round
+}
+
+/// Removes what is left of one run, one after the other: some engines remove no holder before what is in its namespaces,
+/// so what failed is tried again after the others.
+async fn remove_all(runner: &Runner, run: RunId, sandboxes: Vec<SandboxId>) -> Round {
+    let mut round = Round::default();
+    let mut failed = Vec::new();
+    for id in sandboxes {
+        match runner.pods.backend.remove(&id).await {
+            Ok(()) => round.removed.push(format!("sandbox {} of run {run}", id.0)),
+            Err(_) => failed.push(id),
+        }
+    }
+    for id in failed {
+        let thing = format!("sandbox {} of run {run}", id.0);
+        match runner.pods.backend.remove(&id).await {
+            Ok(()) => round.removed.push(thing),
+            Err(error) => round.failed.push(format!("{thing}: {error}")),
+        }
+    }
     round
 }
 

@@ -1,19 +1,24 @@
 //! The runs of this runner: who is live, who may cancel, what ended lately.
 //!
 //! Owns the table that makes a run somebody's: what is in it is not reaped. A run is entered before anything of it
-//! exists and leaves when everything of it is gone. Exactly one end is kept, whatever raced.
+//! exists and leaves when everything of it is gone, or when only an engine that does not answer keeps it from being
+//! gone: then it is over, and its place stays taken until it is buried. Exactly one end is kept, whatever raced.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::run::{EndReason, RunId};
 
 /// Ended runs that a list still shows.
 const REMEMBERED: usize = 200;
+
+/// Pieces of input between whoever gives it and the engine; small, so that a command that does not read slows them down.
+const INPUT_WAITING: usize = 2;
 
 /// A run as lists show it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -56,6 +61,8 @@ pub enum RunState {
 struct Live {
     view: RunView,
     ends: Ends,
+    /// Where its input is given, until somebody gives it.
+    giving: Option<mpsc::Sender<Bytes>>,
 }
 
 /// How a run is ended from outside: the first cause counts.
@@ -88,6 +95,8 @@ impl Ends {
 struct Table {
     live: HashMap<RunId, Live>,
     reserved: HashSet<RunId>,
+    /// Over, but the engine has not removed them: what they spend is still spent.
+    burying: HashSet<RunId>,
     ended: VecDeque<RunView>,
 }
 
@@ -99,10 +108,25 @@ pub struct Runs {
     count: watch::Sender<usize>,
 }
 
-/// As many runs as may be are live.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} runs are live, which is as many as `runner.max_runs` permits")]
-pub struct Busy(pub usize);
+/// As many runs as may be are live, or not yet buried.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Busy {
+    /// Live ones.
+    pub live: usize,
+    /// Ended ones that the engine has not removed yet.
+    pub burying: usize,
+}
+
+impl std::fmt::Display for Busy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} runs are live", self.live)?;
+        if self.burying > 0 {
+            let burying = self.burying;
+            write!(f, " and {burying} ended ones not removed by the engine yet")?;
+        }
+        f.write_str(", which is as many as `runner.max_runs` permits")
+    }
+}
 
 /// A run id that is somebody's although no run is live under it (a pod in the making). Given back on drop.
 #[derive(Debug)]
@@ -148,8 +172,9 @@ impl Runs {
     /// Enters a run.
     pub fn enter(&self, view: RunView) -> Result<Ends, Busy> {
         self.with(|table| {
-            if table.live.len() >= self.most {
-                return Err(Busy(table.live.len()));
+            let (live, burying) = (table.live.len(), table.burying.len());
+            if live + burying >= self.most {
+                return Err(Busy { live, burying });
             }
             let ends = Ends::default();
             table.live.insert(
@@ -157,10 +182,27 @@ impl Runs {
                 Live {
                     view,
                     ends: ends.clone(),
+                    giving: None,
                 },
             );
             Ok(ends)
         })
+    }
+
+    /// Lets somebody, once, give a live run its input, and returns where it arrives.
+    pub fn expect_input(&self, run: &RunId) -> mpsc::Receiver<Bytes> {
+        let (giving, arriving) = mpsc::channel(INPUT_WAITING);
+        self.with(|table| {
+            if let Some(live) = table.live.get_mut(run) {
+                live.giving = Some(giving);
+            }
+        });
+        arriving
+    }
+
+    /// Where a live run's input is given, if it takes any and nobody gives it yet.
+    pub fn give_input(&self, run: &RunId) -> Option<mpsc::Sender<Bytes>> {
+        self.with(|table| table.live.get_mut(run)?.giving.take())
     }
 
     /// Its command runs.
@@ -210,7 +252,21 @@ impl Runs {
 
     /// Whether this id is somebody's.
     pub fn knows(&self, run: &RunId) -> bool {
-        self.with(|table| table.live.contains_key(run) || table.reserved.contains(run))
+        self.with(|table| {
+            table.live.contains_key(run)
+                || table.reserved.contains(run)
+                || table.burying.contains(run)
+        })
+    }
+
+    /// Keeps a run's place and its remains until [`Runs::buried`]: it is about to be over.
+    pub fn bury(&self, run: &RunId) {
+        self.with(|table| table.burying.insert(run.clone()));
+    }
+
+    /// Nothing is left of it, or whoever buried it has stopped: what there is is the reaper's.
+    pub fn buried(&self, run: &RunId) {
+        self.with(|table| table.burying.remove(run));
     }
 
     /// Runs whose command runs, so whose network must exist.
@@ -264,7 +320,8 @@ mod tests {
         let runs = Runs::new(1);
         let (one, other) = (RunId::allot(), RunId::allot());
         runs.enter(view(&one)).unwrap();
-        assert_eq!(runs.enter(view(&other)).unwrap_err(), Busy(1));
+        let busy = runs.enter(view(&other)).unwrap_err();
+        assert_eq!((busy.live, busy.burying), (1, 0));
         runs.leave(
             &one,
             RunState::Ended {
@@ -275,6 +332,23 @@ mod tests {
         runs.enter(view(&other)).unwrap();
         assert_eq!(runs.list().len(), 2);
         assert!(!runs.end(&one, EndReason::Cancelled));
+    }
+
+    #[test]
+    fn a_run_that_the_engine_does_not_bury_keeps_its_place_and_is_not_reaped() {
+        let runs = Runs::new(1);
+        let (one, other) = (RunId::allot(), RunId::allot());
+        runs.enter(view(&one)).unwrap();
+        runs.bury(&one);
+        let message = String::new();
+        runs.leave(&one, RunState::Failed { message });
+        let busy = runs.enter(view(&other)).unwrap_err();
+        assert_eq!((busy.live, busy.burying), (0, 1));
+        assert!(busy.to_string().contains("1 ended ones"), "{busy}");
+        assert!(runs.knows(&one));
+        runs.buried(&one);
+        runs.enter(view(&other)).unwrap();
+        assert!(!runs.knows(&one));
     }
 
     #[test]

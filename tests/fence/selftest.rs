@@ -61,6 +61,9 @@ fn uninstall_waits_for_the_gateway_and_then_leaves_no_link_rule_or_socket() {
     let name = Path::new("/run/netns").join(lab.gateway().name());
     let refused = lab.sallyport(&["uninstall"]).expect(3);
     assert!(refused.err.contains("is running"), "{refused:?}");
+    let told = lab.sallyport(&["uninstall", "--dry-run"]).expect(0);
+    assert!(told.err.contains("is running"), "{told:?}");
+    assert!(told.out.contains("would remove namespace"), "{told:?}");
     assert!(name.exists());
     lab.gateway_mut().kill();
     let dry = lab.sallyport(&["uninstall", "--dry-run"]).expect(0);

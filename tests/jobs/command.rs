@@ -81,3 +81,30 @@ fn variables_and_directory_are_as_asked(place: Place) {
     .expect(0);
     assert_eq!(said.out, "b c\n/tmp\n");
 }
+
+#[test]
+fn a_mistyped_option_starts_nothing_and_options_of_the_command_are_its_own() {
+    let lab = lab();
+    for (wrong, near) in [
+        ("--polcy", Some("--policy")),
+        ("-polcy", None),
+        ("--i-accept-open-networks", None),
+    ] {
+        let said = lab
+            .sallyport(&["run", wrong, "none", "--", "true"])
+            .expect(2);
+        assert!(
+            said.err.contains(wrong.get(..2).unwrap_or(wrong)),
+            "{said:?}"
+        );
+        assert!(near.is_none_or(|near| said.err.contains(near)), "{said:?}");
+    }
+    assert!(
+        !lab.directory().join("runner-state").exists(),
+        "nothing was started"
+    );
+    let said = lab
+        .sallyport(&["run", "--quiet", "--", "printf", "%s", "--policy"])
+        .expect(0);
+    assert_eq!(said.out, "--policy");
+}

@@ -3,6 +3,8 @@
 mod attacks;
 mod command;
 mod elsewhere;
+mod input;
+mod mute;
 mod network;
 mod packages;
 mod place;
@@ -10,5 +12,6 @@ mod restart;
 mod rootless;
 mod socket;
 mod stop;
+mod uninstall;
 mod up;
 mod world;

@@ -105,6 +105,53 @@ fn a_role_that_is_killed_is_started_again_and_sigterm_ends_runs_and_roles_in_ord
     lab.capture.none_to(frames, ip(OTHER4));
 }
 
+#[test]
+fn a_run_while_up_is_stopping_waits_and_starts_its_own() {
+    let mut lab = lab();
+    let mut child = up(&mut lab);
+    let mut live = lab.long_run();
+    kill(pid(child.id()), Signal::SIGTERM).expect("signal");
+    eventually("the runner to be stopping", || {
+        log(lab.directory())
+            .contains("stopping the runner")
+            .then_some(())
+    });
+    let said = lab
+        .sallyport(&["run", "--quiet", "--", "echo", "mine"])
+        .expect(0);
+    assert_eq!((said.out.as_str(), said.err.as_str()), ("mine\n", ""));
+    live.wait().expect("the run ends");
+    let ended = within(Duration::from_mins(1), || child.try_wait().expect("wait"));
+    assert_eq!(ended.and_then(|s| s.code()), Some(0));
+    // and its own is gone with it
+    assert!(std::os::unix::net::UnixStream::connect(lab.directory().join("runner.sock")).is_err());
+}
+
+#[test]
+fn a_role_that_refuses_to_start_ends_up_and_one_that_starts_later_is_waited_for() {
+    // the lab's own gateway has the state
+    let lab = lab();
+    let config = lab.directory().join("config.yml").display().to_string();
+    let mut command = cli::command(&["up", "--config", &config]);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = lab.topology.uplink.start(&mut command).expect("start");
+    let said: cli::Said = child.wait_with_output().expect("it ends").into();
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert!(
+        said.err.contains("the gateway refuses to start"),
+        "{said:?}"
+    );
+    assert!(!said.err.contains("starting it again"), "{said:?}");
+    // while a fresh one has nothing to complain about
+    let mut lab = self::lab();
+    let mut child = up(&mut lab);
+    let log = log(lab.directory());
+    assert!(!log.contains("WARN"), "{log}");
+    assert!(!log.contains("starting it again"), "{log}");
+    kill(pid(child.id()), Signal::SIGTERM).expect("signal");
+    child.wait().expect("it ends");
+}
+
 fn log(directory: &Path) -> String {
     std::fs::read_to_string(directory.join("up.log")).unwrap_or_default()
 }

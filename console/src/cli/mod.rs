@@ -19,7 +19,7 @@ mod version;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 
 use crate::config::{Config, ConfigFile};
 use crate::exit::{Failure, Verdict};
@@ -52,11 +52,14 @@ struct Cli {
     shared: Shared,
 }
 
+/// Names the configuration file where no argument does.
+const CONFIG_VARIABLE: &str = "SALLYPORT_CONFIG";
+
 /// What every verb takes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Shared {
     /// The configuration file [default: /etc/sallyport/config.yml if it exists, else built-in defaults]
-    #[arg(long, global = true, value_name = "FILE", env = "SALLYPORT_CONFIG")]
+    #[arg(long, global = true, value_name = "FILE", env = CONFIG_VARIABLE)]
     pub config: Option<PathBuf>,
     /// Print data as JSON
     #[arg(long, global = true)]
@@ -125,7 +128,7 @@ enum Verb {
 
 /// Parses, runs, reports.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     let is_run = matches!(cli.verb, Verb::Run(_));
     match perform(cli.verb, &cli.shared) {
         Ok(outcome) => outcome.into(),
@@ -161,6 +164,13 @@ fn perform(verb: Verb, shared: &Shared) -> Verdict {
         Verb::Completions(arguments) => completions::perform(&arguments),
         Verb::Version(arguments) => version::perform(&arguments, shared),
     }
+}
+
+/// The command tree for parsing: a variable that is set to nothing names no file, as if it were not set.
+fn command() -> clap::Command {
+    let named = std::env::var_os(CONFIG_VARIABLE).is_some_and(|file| !file.is_empty());
+    let source: Option<&'static str> = named.then_some(CONFIG_VARIABLE);
+    tree().mut_arg("config", |config| config.env(source))
 }
 
 /// The command tree, for completions.

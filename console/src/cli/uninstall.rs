@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::Shared;
-use super::doctor::leftovers::{Leftover, find};
+use super::doctor::leftovers::{Leftover, find, find_all};
 use crate::config::Config;
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::show::{self, Format};
@@ -13,7 +13,7 @@ use crate::show::{self, Format};
 const HELP: &str = "\
 Removes the gateway's namespace with every link in it, sockets, run directories and every container that carries
 Sallyport's labels. The record and other state stay unless --purge is given.
-Stop `sallyport up` (or the services) first; while a role answers, nothing is removed.";
+Stop `sallyport up` (or the services) first; while a role answers, nothing is removed, and --dry-run tells what would be.";
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -35,18 +35,21 @@ struct Removal {
 pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
     super::gateway::enter();
     let config = shared.load()?;
-    for (role, socket) in [
-        ("gateway", &config.gateway.control),
-        ("runner", &config.runner.socket),
-    ] {
-        if std::os::unix::net::UnixStream::connect(socket).is_ok() {
-            return Err(
-                Failure::new(format!("the {role} is running ({})", socket.display()))
-                    .hint("stop it first: end `sallyport up`, or `systemctl stop` its service"),
-            );
+    if let Some((role, socket)) = running(&config) {
+        let told = format!("the {role} is running ({})", socket.display());
+        let hint = "stop it first: end `sallyport up`, or `systemctl stop` its service";
+        if !arguments.dry_run {
+            return Err(Failure::new(told).hint(hint));
         }
+        show::note(format_args!(
+            "sallyport: {told}, so nothing would be removed now; {hint}"
+        ));
     }
-    let leftovers = find(&config);
+    let leftovers = if arguments.dry_run {
+        find_all(&config)
+    } else {
+        find(&config)
+    };
     let folders = folders(&config, arguments.purge);
     let removals: Vec<Removal> = if arguments.dry_run {
         let what = leftovers
@@ -65,12 +68,30 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
         });
         let folders = folders.iter().map(|f| Removal {
             what: folder_text(f),
-            result: std::fs::remove_dir_all(f),
+            result: gone(std::fs::remove_dir_all(f)),
         });
         // all of them are tried, whatever happens to one
         things.chain(folders).collect()
     };
     report(&removals, arguments, shared.format())
+}
+
+/// A role that answers, with its socket.
+fn running(config: &Config) -> Option<(&'static str, &Path)> {
+    let roles = [
+        ("gateway", config.gateway.control.as_path()),
+        ("runner", config.runner.socket.as_path()),
+    ];
+    let answers = |socket: &Path| std::os::unix::net::UnixStream::connect(socket).is_ok();
+    roles.into_iter().find(|(_, socket)| answers(socket))
+}
+
+/// What is not there is removed: folders lie below others that are removed as well.
+fn gone(result: std::io::Result<()>) -> std::io::Result<()> {
+    match result {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
 }
 
 fn folder_text(folder: &Path) -> String {
@@ -93,10 +114,7 @@ fn remove(leftover: &Leftover, config: &Config) -> std::io::Result<()> {
         // links, rules and sockets as the gateway itself would: it knows what it made
         Leftover::Namespace(_) => gateway::appliance::uninstall(&config.gateway)
             .map_err(|error| std::io::Error::other(Failure::from_error(&error).message)),
-        Leftover::Socket(path) => match std::fs::remove_file(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        },
+        Leftover::Socket(path) => gone(std::fs::remove_file(path)),
         Leftover::Container(engine, container) => engine.remove(container),
     }
 }

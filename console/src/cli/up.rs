@@ -3,6 +3,7 @@
 //! Processes, not threads: the runner holds the engine's socket and the gateway must never, and what answers people
 //! holds neither. A console that does not come up stops nothing else.
 
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,15 +13,19 @@ use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::run::services::Upkeep;
 use super::{Shared, wait};
-use crate::exit::{Failure, Outcome, Verdict};
+use crate::exit::{FAILED, Failure, Outcome, Verdict};
 use crate::show;
 
 const HELP: &str = "\
 For a laptop or a trial; on a server run `sallyport gateway`, `sallyport runner` and `sallyport console` as services of
-their own. A role that ends is started again, at once the first time and then ever more slowly. SIGTERM and Ctrl-C stop
-the console and the runner first (its runs are ended and cleaned up), then the gateway.";
+their own. A role that ends is started again, at once the first time and then ever more slowly; a gateway or runner that
+refuses to start at all ends this with 3. SIGTERM and Ctrl-C stop the console and the runner first (its runs are ended
+and cleaned up), then the gateway.";
 
+/// Between two questions whether a role that was started answers.
+const STEP: Duration = Duration::from_millis(100);
 /// The first pause before a restart; doubled each time up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// A role that keeps falling is tried this often: a cause that is being fixed should not wait long.
@@ -45,10 +50,15 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
         return super::config::check(shared);
     }
     // mistakes are told once, here, and not by three children again and again
-    shared.load()?;
+    let config = shared.load()?;
     wait(async {
-        let [mut gateway, mut runner, mut console] =
-            ["gateway", "runner", "console"].map(|name| Role::new(name, shared));
+        let _upkeep = Upkeep::claim(&config).await?;
+        let control = Socket::Gateway(config.gateway.control);
+        let mut gateway = Role::new("gateway", Some(control), shared);
+        let socket = Socket::Runner(config.runner.socket);
+        let mut runner = Role::new("runner", Some(socket), shared);
+        // one that does not come up stops nothing else
+        let mut console = Role::new("console", None, shared);
         gateway.accepts = arguments.open.i_accept_open_networks;
         let (mut terminate, mut interrupt) = (
             signal(SignalKind::terminate())?,
@@ -57,21 +67,59 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
         gateway.start()?;
         runner.start()?;
         console.start()?;
-        loop {
-            tokio::select! {
-                () = gateway.keep() => {}
-                () = runner.keep() => {}
-                () = console.keep() => {}
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
+        let outcome = loop {
+            let refused = tokio::select! {
+                refused = gateway.keep() => refused,
+                refused = runner.keep() => refused,
+                refused = console.keep() => refused,
+                _ = terminate.recv() => break Ok(Outcome::Good),
+                _ = interrupt.recv() => break Ok(Outcome::Good),
+            };
+            if let Err(failure) = refused {
+                break Err(failure);
             }
-        }
+        };
         show::note("stopping console and runner, then the gateway");
         console.stop().await;
         runner.stop().await;
         gateway.stop().await;
-        Ok(Outcome::Good)
+        outcome
     })
+}
+
+/// Where a role answers.
+enum Socket {
+    Gateway(PathBuf),
+    Runner(PathBuf),
+}
+
+impl Socket {
+    /// The process that answers: another one's answer says nothing about this one.
+    async fn pid(&self) -> Option<u32> {
+        match self {
+            Self::Gateway(path) => {
+                let health = gateway::control::Client::new(path).health().await;
+                health.ok().map(|health| health.pid)
+            }
+            Self::Runner(path) => {
+                let health = runner::Client::new(path).health().await;
+                health.ok().map(|health| health.pid)
+            }
+        }
+    }
+
+    /// Waits until this process answers.
+    async fn answered_by(&self, pid: Option<u32>) {
+        while pid.is_none() || self.pid().await != pid {
+            tokio::time::sleep(STEP).await;
+        }
+    }
+}
+
+async fn answered(socket: Option<&Socket>, pid: Option<u32>) {
+    if let Some(socket) = socket {
+        socket.answered_by(pid).await;
+    }
 }
 
 /// One supervised child.
@@ -81,18 +129,24 @@ struct Role {
     /// Whether it is told that open networks are accepted.
     accepts: bool,
     child: Option<Child>,
+    /// Where it says that it is there, if a refusal of it is for good before it has.
+    socket: Option<Socket>,
+    /// Whether it has ever answered: before that, a refusal is for good.
+    answered: bool,
     started: Instant,
     pause: Duration,
 }
 
 impl Role {
-    fn new(name: &'static str, shared: &Shared) -> Self {
+    fn new(name: &'static str, socket: Option<Socket>, shared: &Shared) -> Self {
         let config = shared.config.clone();
         Self {
             name,
             config,
             accepts: false,
             child: None,
+            answered: socket.is_none(),
+            socket,
             started: Instant::now(),
             pause: Duration::ZERO,
         }
@@ -115,27 +169,40 @@ impl Role {
         Ok(())
     }
 
-    /// Waits until the child ends, then until it may be started again, then starts it. Cancel-safe: a dropped wait
-    /// leaves the child, or its absence, where the next call finds it.
-    async fn keep(&mut self) {
+    /// Waits until the child ends, then until it may be started again, then starts it. An error if it refuses to start
+    /// at all. Cancel-safe: a dropped wait leaves the child, or its absence, where the next call finds it.
+    async fn keep(&mut self) -> Result<(), Failure> {
         if let Some(child) = &mut self.child {
-            let status = child.wait().await;
+            let pid = child.id();
+            let status = loop {
+                tokio::select! {
+                    status = child.wait() => break status,
+                    () = answered(self.socket.as_ref(), pid), if !self.answered => self.answered = true,
+                }
+            };
             self.child = None;
+            let refuses = status
+                .as_ref()
+                .is_ok_and(|s| s.code() == Some(FAILED.into()));
+            if refuses && !self.answered {
+                let told = format!("the {} refuses to start; it says above why", self.name);
+                return Err(Failure::new(told));
+            }
             if self.started.elapsed() > HEALTHY {
                 self.pause = Duration::ZERO;
             }
+            let when = match self.pause {
+                Duration::ZERO => "at once".to_owned(),
+                pause => format!("in {pause:?}"),
+            };
+            let (name, status) = (self.name, text(status));
             show::note(format_args!(
-                "the {} ended ({}), starting it again in {:?}",
-                self.name,
-                text(status),
-                self.pause
+                "the {name} ended ({status}), starting it again {when}"
             ));
         }
         tokio::time::sleep(self.pause).await;
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-        if let Err(failure) = self.start() {
-            show::failure(&failure);
-        }
+        self.start()
     }
 
     async fn stop(&mut self) {

@@ -1,13 +1,14 @@
-//! From text to sections: a spanned tree; the gateway reads its own section, the runner's is read key by key, so that
-//! one mistake does not hide the next.
+//! From text to sections: a spanned tree, each section checked against its own table, so that one mistake does not hide
+//! the next.
+
+use std::path::PathBuf;
 
 use console::settings::ConsoleConfig;
 use gateway::config::GatewayConfig;
 use netpolicy::document::tree::{self, Node, Value};
-use netpolicy::document::{Mistake, Mistakes, mistake, text};
+use netpolicy::document::{Mistake, Mistakes, mistake, shape, text};
 use runner::RunnerConfig;
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use super::Config;
 
@@ -49,18 +50,12 @@ fn read(bytes: &[u8], mistakes: &mut Mistakes) -> Option<Config> {
         root.field("gateway").filter(|section| !section.is_null()),
         mistakes,
     );
-    let runner: Option<RunnerConfig> = section(&root, "runner", mistakes);
+    let section = root.field("runner").filter(|section| !section.is_null());
+    let runner = runner(section, mistakes);
     // what the console takes from a gateway section with mistakes is not used: nothing starts then
     let console = ConsoleConfig::read(&root, &gateway.clone().unwrap_or_default(), mistakes);
-    let (gateway, mut runner) = (gateway?, runner?);
-    if root
-        .field("runner")
-        .and_then(|section| section.field("control"))
-        .is_none()
-    {
-        // one file describes one installation: its runner speaks to its gateway unless it says otherwise
-        runner.control.clone_from(&gateway.control);
-    }
+    let (gateway, written) = (gateway?, runner?);
+    let runner = beside(&gateway, written, section);
     for message in runner.mistakes() {
         note(&root, &message, mistakes);
     }
@@ -69,6 +64,43 @@ fn read(bytes: &[u8], mistakes: &mut Mistakes) -> Option<Config> {
         runner,
         console,
     })
+}
+
+/// The runner's section as it is written; `None` if there were mistakes (they are noted).
+fn runner(section: Option<&Node>, mistakes: &mut Mistakes) -> Option<RunnerConfig> {
+    let Some(section) = section else {
+        return Some(RunnerConfig::default());
+    };
+    let before = mistakes.count();
+    shape::check(section, &runner::config::SHAPE, mistakes);
+    if mistakes.count() != before {
+        return None;
+    }
+    match serde_json::from_value(json(section)) {
+        Ok(runner) => Some(runner),
+        Err(error) => {
+            mistakes.add(&section.at, error.to_string());
+            None
+        }
+    }
+}
+
+/// One file describes one installation: its runner speaks to its gateway and lives below that gateway's folders, unless
+/// it says otherwise.
+fn beside(gateway: &GatewayConfig, written: RunnerConfig, section: Option<&Node>) -> RunnerConfig {
+    let usual = RunnerConfig::under(&gateway.state_dir, &gateway.run_dir);
+    let says = |key: &str| section.is_some_and(|section| section.field(key).is_some());
+    let path = |key: &str, own: PathBuf, usual: PathBuf| if says(key) { own } else { usual };
+    RunnerConfig {
+        control: path("control", written.control, gateway.control.clone()),
+        socket: path("socket", written.socket, usual.socket),
+        state_dir: path("state_dir", written.state_dir, usual.state_dir),
+        run_dir: path("run_dir", written.run_dir, usual.run_dir),
+        engine: written.engine,
+        pool: written.pool,
+        max_runs: written.max_runs,
+        limits: written.limits,
+    }
 }
 
 /// A message `gateway.pools.v4: what is wrong`, at the place of the deepest key that was written.
@@ -82,79 +114,6 @@ fn note(root: &Node, message: &str, mistakes: &mut Mistakes) {
         node = &entry.value;
     }
     mistakes.add(&at, message);
-}
-
-fn section<T: DeserializeOwned>(root: &Node, name: &str, mistakes: &mut Mistakes) -> Option<T> {
-    let whole = match root.field(name) {
-        Some(node) if !node.is_null() => node,
-        _ => return serde_json::from_value(Json::Object(Map::new())).ok(),
-    };
-    if !matches!(whole.value, Value::Map(_)) {
-        mistakes.add(
-            &whole.at,
-            format!("`{name}` is a mapping, not {}", whole.what()),
-        );
-        return None;
-    }
-    match serde_json::from_value(json(whole)) {
-        Ok(section) => Some(section),
-        Err(error) => {
-            let before = mistakes.count();
-            isolate::<T>(whole, &mut Vec::new(), mistakes);
-            if mistakes.count() == before {
-                mistakes.add(&whole.at, reason(&error));
-            }
-            None
-        }
-    }
-}
-
-/// Reads every key as if it stood alone, and goes into mappings that are wrong.
-fn isolate<T: DeserializeOwned>(node: &Node, path: &mut Vec<String>, mistakes: &mut Mistakes) {
-    for entry in node.entries() {
-        path.push(entry.key.clone());
-        if let Err(error) = serde_json::from_value::<T>(alone(path, json(&entry.value))) {
-            let before = mistakes.count();
-            isolate::<T>(&entry.value, path, mistakes);
-            if mistakes.count() == before {
-                tell(entry, &error, mistakes);
-            }
-        }
-        path.pop();
-    }
-}
-
-fn tell(entry: &tree::Entry, error: &serde_json::Error, mistakes: &mut Mistakes) {
-    let reason = reason(error);
-    let known: Vec<&str> = reason.split('`').skip(3).step_by(2).collect();
-    if reason.starts_with("unknown field") {
-        let message = format!("there is no setting {}", mistake::quoted(&entry.key));
-        match mistake::nearest(&entry.key, known.iter().copied()) {
-            Some(near) => mistakes.hint(&entry.at, message, format!("did you mean `{near}`?")),
-            None => mistakes.hint(
-                &entry.at,
-                message,
-                format!("settings here are {}", known.join(", ")),
-            ),
-        }
-    } else {
-        mistakes.add(&entry.value.at, format!("`{}`: {reason}", entry.key));
-    }
-}
-
-/// What serde says, without its place: there is a better one.
-fn reason(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    text.split(" at line ")
-        .next()
-        .unwrap_or_default()
-        .to_owned()
-}
-
-fn alone(path: &[String], value: Json) -> Json {
-    path.iter().rev().fold(value, |inner, key| {
-        Json::Object(Map::from_iter([(key.clone(), inner)]))
-    })
 }
 
 /// The tree as JSON. Only plain scalars can be something else than a text.
@@ -212,12 +171,68 @@ mod tests {
             "{found:#?}"
         );
         assert!(found[1].starts_with("config.yml:3:"), "{found:#?}");
-        assert!(found[2].starts_with("config.yml:5:9: `pool`"), "{found:#?}");
         assert!(
-            found[3].contains("no setting \"polo\"") && found[3].contains("did you mean `pool`?"),
+            found[2].starts_with("config.yml:5:9: ") && found[2].contains("`pool`"),
+            "{found:#?}"
+        );
+        assert!(
+            found[3].contains("polo") && found[3].contains("did you mean `pool`?"),
             "{found:#?}"
         );
         assert!(found[4].contains("no section \"consoles\""), "{found:#?}");
+    }
+
+    #[test]
+    fn the_runners_section_is_told_whole_and_in_words_of_people() {
+        let found = mistakes(
+            "runner:\n  engine: dokcer\n  poool: 3\n  max_runs: 0\n  socket: rel.sock\n  pool: \"-1\"\n  limits: { image: \"--x\", isolation: strong, pid: 3 }\n",
+        );
+        assert_eq!(found.len(), 8, "{found:#?}");
+        for (line, words) in [
+            (2, "absolute path of a socket"),
+            (3, "did you mean `pool`?"),
+            (4, "max_runs"),
+            (5, "an absolute path"),
+            (6, "pool"),
+            (7, "the name of an image"),
+            (7, "hardened"),
+            (7, "did you mean `pids`?"),
+        ] {
+            let at = format!("config.yml:{line}:");
+            assert!(
+                found
+                    .iter()
+                    .any(|m| m.starts_with(&at) && m.contains(words)),
+                "{line} {words}: {found:#?}"
+            );
+        }
+        for word in ["usize", "u64", "invalid type", "unknown field"] {
+            assert!(!found.iter().any(|m| m.contains(word)), "{found:#?}");
+        }
+        // what holds between settings is told, too
+        let found = mistakes("runner: { limits: { pids: 10, max_pids: 5 } }\n");
+        assert_eq!(found.len(), 1, "{found:#?}");
+    }
+
+    #[test]
+    fn a_runner_lives_below_the_folders_of_its_own_gateway() {
+        let read = config(
+            "f",
+            b"gateway: { state_dir: /var/lib/two, run_dir: /run/two }\n",
+        )
+        .unwrap();
+        let under = |path: &PathBuf, folder: &str| path.starts_with(folder);
+        assert!(under(&read.runner.state_dir, "/var/lib/two"));
+        assert!(under(&read.runner.run_dir, "/run/two"));
+        assert!(under(&read.runner.socket, "/run/two"));
+        assert_eq!(read.runner.control, read.gateway.control);
+        let read = config(
+            "f",
+            b"gateway: { run_dir: /run/two }\nrunner: { run_dir: /run/three }\n",
+        )
+        .unwrap();
+        assert_eq!(read.runner.run_dir.to_str(), Some("/run/three"));
+        assert!(under(&read.runner.socket, "/run/two"));
     }
 
     #[test]

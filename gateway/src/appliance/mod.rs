@@ -85,7 +85,7 @@ impl BuildError {
                 "stop it, or give this one its own `gateway.state_dir`, `gateway.run_dir` and `gateway.namespace`"
             }
             Self::OpenNotAccepted => {
-                "start it with `--i-accept-open-networks` as well (`sallyport up` takes it, too), or remove the setting"
+                "start `sallyport up --i-accept-open-networks` first (or `sallyport gateway` with it), or remove the setting"
             }
             Self::Files { .. } => "the gateway needs its state and run directories, and root",
             Self::Journal(_) => "`sallyport record verify` says what is wrong with the journal",

@@ -411,15 +411,16 @@ static PATH: Format = Format {
     lexis: Lexis::Words,
 };
 
-static FOLDER: Format = Format {
+/// A folder that is ours alone.
+pub static FOLDER: Format = Format {
     expected: "an absolute folder without '..'",
     pattern: Some("^/."),
     fits: |text| is_path(text) && text != "/",
     lexis: Lexis::Words,
 };
 
-/// `sun_path` of unix(7) has 108 bytes, the last one is NUL.
-static SOCKET: Format = Format {
+/// A Unix socket: `sun_path` of unix(7) has 108 bytes, the last one is NUL.
+pub static SOCKET: Format = Format {
     expected: "an absolute path of at most 107 bytes",
     pattern: Some("^/.{1,106}$"),
     fits: |text| is_path(text) && text.len() <= 107 && !text.ends_with('/'),

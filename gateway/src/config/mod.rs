@@ -23,7 +23,7 @@ use crate::policy::FloorFiles;
 use crate::record::JournalConfig;
 use crate::resolve::Upstreams;
 use crate::telemetry::Endpoint;
-pub use grammar::GATEWAY as SHAPE;
+pub use grammar::{FOLDER, GATEWAY as SHAPE, SOCKET};
 
 /// Whose network namespace the uplink is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,7 +5,7 @@ use std::error::Error;
 use netpolicy::ids::NetworkId;
 
 use super::api::{PostureView, Problem};
-use crate::kernel::KernelError;
+use crate::kernel::{KernelError, NOT_OWN};
 use crate::network::allot::AllotError;
 use crate::network::registry::ChangeError;
 use crate::policy::ComposeError;
@@ -42,9 +42,13 @@ pub fn unknown(id: &NetworkId) -> Problem {
 /// A kernel act failed.
 pub fn kernel(error: &KernelError) -> Problem {
     match error {
-        KernelError::ForbiddenNamespace { .. } => {
-            Problem::new(403, "namespace_refused", error.to_string())
-                .hint("offer a namespace made for one sandbox")
+        KernelError::ForbiddenNamespace { what, .. } => {
+            let hint = if *what == NOT_OWN {
+                "offer one that you made yourself, with `unshare -Urn` for instance: who is not root may attach no other"
+            } else {
+                "offer a namespace made for one sandbox"
+            };
+            Problem::new(403, "namespace_refused", error.to_string()).hint(hint)
         }
         KernelError::TakenNamespace { .. } => {
             Problem::new(409, "namespace_refused", error.to_string())

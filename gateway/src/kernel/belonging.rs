@@ -22,6 +22,9 @@ const DEEPEST: usize = 33;
 /// What the kernel says of a user who has no number here: no name for anybody in particular (`overflowuid`).
 const NOBODY_HERE: u32 = 65_534;
 
+/// What is wrong with a namespace that an ordinary user offers and did not make.
+pub const NOT_OWN: &str = "not the caller's own";
+
 impl Ns {
     /// Refuses a namespace that is not a user's own.
     pub fn refuse_foreign(&self, uid: u32) -> Result<(), KernelError> {
@@ -30,7 +33,7 @@ impl Ns {
         }
         Err(KernelError::ForbiddenNamespace {
             id: self.id(),
-            what: "not the caller's own",
+            what: NOT_OWN,
         })
     }
 

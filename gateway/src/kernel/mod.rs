@@ -48,6 +48,7 @@ mod xt;
 
 pub use attach::{AttachPlan, Attached, LiveLink, Removal};
 pub use backend::{Backend, Enforcement};
+pub use belonging::NOT_OWN;
 pub use datagrams::DatagramDoor;
 pub use enforcer::{Config, Enforcer, Posture};
 pub use error::{KernelError, Mismatch};

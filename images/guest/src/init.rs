@@ -1,6 +1,6 @@
 //! Process 1 of every workload: starts the command, reaps orphans, forwards the engine's signals, ends everything.
 //!
-//! Invariants: untraceable before the command exists; at the deadline, by a clock that counts sleep and that nobody
+//! Invariants: untraceable, and without core files, before the command exists; at the deadline, by a clock that counts sleep and that nobody
 //! inside can set, everything is killed even if every other process of Sallyport is gone; when the command ends,
 //! nothing that it left behind lives on. Signals from inside the sandbox are ignored: only a sender outside of the
 //! pid namespace (sender 0) can end a workload early. The kernel itself shields process 1 from SIGKILL and SIGSTOP of
@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::{say, sys};
+use crate::{parcel, say, sys};
 
 /// Exit code when the deadline ended the workload, as in timeout(1).
 const TIMED_OUT: u8 = 124;
@@ -23,12 +23,35 @@ const CANNOT_EXECUTE: u8 = 126;
 /// The command does not exist, as in a shell.
 const NOT_FOUND: u8 = 127;
 
+/// What the runner asks engines for, too: enough for servers and builds, too few to fill the machine's table.
+const OPEN_FILES: u64 = 16_384;
+
 /// 128 plus SIGKILL: how the kernel ends what needs more memory than there is.
 const KILLED: u8 = 137;
 
+/// What standard input brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Takes {
+    /// Files, first ([`parcel`]).
+    files: bool,
+    /// What the command reads, then. Without it the command reads nothing.
+    stdin: bool,
+}
+
+impl Takes {
+    /// Of the words before `--`.
+    pub fn read(words: &[&str]) -> Option<Self> {
+        let known = words.iter().all(|w| matches!(*w, "--files" | "--stdin"));
+        known.then_some(Self {
+            files: words.contains(&"--files"),
+            stdin: words.contains(&"--stdin"),
+        })
+    }
+}
+
 /// Runs `command` for at most `deadline_seconds`.
-pub fn run(deadline_seconds: u64, command: &[OsString]) -> ExitCode {
-    match supervise(deadline_seconds, command) {
+pub fn run(deadline_seconds: u64, takes: Takes, command: &[OsString]) -> ExitCode {
+    match supervise(deadline_seconds, takes, command) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             say::note(format_args!("sally init: {error}"));
@@ -59,11 +82,16 @@ impl Deadline {
     }
 }
 
-fn supervise(deadline_seconds: u64, command: &[OsString]) -> std::io::Result<u8> {
+fn supervise(deadline_seconds: u64, takes: Takes, command: &[OsString]) -> std::io::Result<u8> {
     sys::refuse_tracing()?;
+    sys::refuse_cores()?;
+    sys::limit_files(OPEN_FILES)?;
     let signals = sys::take_signals()?;
     let deadline = Deadline::after(deadline_seconds)?;
-    let main = match start(command) {
+    if takes.files {
+        parcel::unpack(&|| deadline.passed())?;
+    }
+    let main = match start(takes, command) {
         Ok(main) => main,
         Err(code) => return Ok(code),
     };
@@ -118,12 +146,16 @@ fn oom_kills(text: &str) -> Option<u64> {
 }
 
 /// Starts the command in a process group of its own; on failure says why and returns the exit code.
-fn start(command: &[OsString]) -> Result<i32, u8> {
+fn start(takes: Takes, command: &[OsString]) -> Result<i32, u8> {
     let (program, arguments) = command.split_first().ok_or(NOT_FOUND)?;
     let mut command = Command::new(program);
     command
         .args(arguments)
-        .stdin(Stdio::null())
+        .stdin(if takes.stdin {
+            Stdio::inherit()
+        } else {
+            Stdio::null()
+        })
         .process_group(0);
     sys::unblock_signals(&mut command);
     match command.spawn() {

@@ -10,6 +10,7 @@
 mod broker;
 mod hold;
 mod init;
+mod parcel;
 mod say;
 mod sys;
 
@@ -28,7 +29,8 @@ denies is reset at once. `sally net explain` names the reason and what would cha
 
 Exit codes of `net explain`: 0 permitted, 1 denied, 2 could not ask.
 
-Used by Sallyport itself: `sally hold [--door] --socket PATH`, `sally init --deadline-seconds N -- CMD...`.
+Used by Sallyport itself: `sally hold [--door] --socket PATH`, 
+`sally init --deadline-seconds N [--files] [--stdin] -- CMD...`.
 ";
 
 /// What `sally` itself got wrong in its arguments, as in sysexits.h.
@@ -43,10 +45,19 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["hold", "--socket", path] => hold::run(path, hold::Hand::Namespace),
         ["hold", "--door", "--socket", path] => hold::run(path, hold::Hand::Door),
-        ["init", "--deadline-seconds", seconds, "--", _, ..] => match seconds.parse() {
-            Ok(seconds) => init::run(seconds, arguments.get(4..).unwrap_or_default()),
-            Err(_) => usage("--deadline-seconds takes a whole number"),
-        },
+        ["init", "--deadline-seconds", seconds, rest @ ..] => {
+            let flags = rest.iter().take_while(|word| **word != "--").count();
+            let takes = init::Takes::read(rest.get(..flags).unwrap_or_default());
+            // three words before the flags, `--` behind them
+            let command = arguments.get(flags + 4..).unwrap_or_default();
+            match (seconds.parse(), takes) {
+                (Ok(seconds), Some(takes)) if !command.is_empty() => {
+                    init::run(seconds, takes, command)
+                }
+                (Err(_), _) => usage("--deadline-seconds takes a whole number"),
+                _ => usage("no such command"),
+            }
+        }
         ["net", "explain", "--json", destination] | ["net", "explain", destination, "--json"] => {
             broker::explain(destination, broker::Form::Json)
         }

@@ -44,6 +44,32 @@ pub fn refuse_tracing() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }).map(drop)
 }
 
+/// No core file, of this process and of what it starts, and no way back without `CAP_SYS_RESOURCE`: a core holds
+/// secrets, and a rootless engine leaves the hard limit where its user's is (setrlimit(2)).
+pub fn refuse_cores() -> io::Result<()> {
+    let none = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: setrlimit reads `none`, which outlives the call.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) }).map(drop)
+}
+
+/// No more open files than this, for this process and what it starts: rootless engines leave their user's limit.
+pub fn limit_files(most: u64) -> io::Result<()> {
+    let mut now = MaybeUninit::<libc::rlimit>::uninit();
+    // SAFETY: getrlimit fills the structure or fails; setrlimit reads one that outlives the call.
+    unsafe {
+        check(libc::getrlimit(libc::RLIMIT_NOFILE, now.as_mut_ptr()))?;
+        let now = now.assume_init();
+        let less = libc::rlimit {
+            rlim_cur: now.rlim_cur.min(most),
+            rlim_max: now.rlim_max.min(most),
+        };
+        check(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const less)).map(drop)
+    }
+}
+
 /// Blocks every signal and returns a descriptor that reports them instead.
 pub fn take_signals() -> io::Result<OwnedFd> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
@@ -152,6 +178,17 @@ pub fn wait_a_second(first: BorrowedFd<'_>, second: Option<BorrowedFd<'_>>) {
     let limit_ms = if second.is_some() { -1 } else { 1000 };
     // SAFETY: `set` has exactly two entries and lives through the call. An error (EINTR) only ends the wait early.
     unsafe { libc::poll(set.as_mut_ptr(), 2, limit_ms) };
+}
+
+/// Waits up to a second until a descriptor can be read without waiting, its end included.
+pub fn is_readable_soon(fd: BorrowedFd<'_>) -> bool {
+    let mut entry = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: exactly one entry, which lives through the call. An error (EINTR) is no readiness.
+    unsafe { libc::poll(&raw mut entry, 1, 1000) > 0 }
 }
 
 /// Reaps one ended child without waiting; `None` when none is left to reap.

@@ -201,6 +201,9 @@ fn wrong_arguments_start_nothing() {
         &["-1", "--", "true"],
         &["5", "--"],
         &["5", "true"],
+        &["5", "--stdin"],
+        &["5", "--stdin", "--"],
+        &["5", "--input", "--", "true"],
     ] {
         assert_eq!(
             pid_one(arguments).output().unwrap().status.code(),
@@ -216,4 +219,93 @@ fn command_starts_with_no_signal_blocked() {
         .output()
         .unwrap();
     assert_eq!(text(&output), "SigBlk:\t0000000000000000\n");
+}
+
+#[test]
+fn command_can_leave_no_core_file_and_open_no_more_files_than_others() {
+    let script = "ulimit -Sc; ulimit -Hc; ulimit -c unlimited 2>/dev/null; ulimit -Hn";
+    let init = format!("exec {SALLY} init --deadline-seconds 60 -- sh -c '{script}'");
+    // without the power that would give it back, as in a sandbox
+    let limits = format!("ulimit -c unlimited; ulimit -n 20000; {init}");
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-sys_resource", "sh", "-c", &limits]);
+    let output = command.output().unwrap();
+    assert_eq!(text(&output), "0\n0\n16384\n", "{output:?}");
+}
+
+/// The helper in a folder, with this on its standard input.
+fn fed(folder: &std::path::Path, flags: &[&str], input: &[u8], script: &str) -> Output {
+    let arguments = [&["60"], flags, &["--", "sh", "-c", script]].concat();
+    let mut command = pid_one(&arguments);
+    command.current_dir(folder).stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // one that reads no more has closed its end
+    let _ = std::io::Write::write_all(&mut child.stdin.take().unwrap(), input);
+    child.wait_with_output().unwrap()
+}
+
+fn folder(name: &str) -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("sally-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn standard_input_reaches_the_command_only_when_it_is_to() {
+    let folder = folder("stdin");
+    let output = fed(&folder, &["--stdin"], b"two\x10\x11\nlines\n", "cat");
+    assert_eq!(text(&output), "two\x10\x11\nlines\n");
+    let output = fed(&folder, &[], b"something", "cat; echo end");
+    assert_eq!(text(&output), "end\n");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn files_come_in_before_the_command_and_what_follows_them_is_its_input() {
+    let folder = folder("files");
+    let away = folder.join("away");
+    std::fs::write(&away, "untouched").unwrap();
+    let mut parcel = Vec::new();
+    parcel.extend(b"D\x00\x01d\x01\xff");
+    parcel.extend(b"F\x00\x06d/tool\x01\xed\0\0\0\0\0\0\0\x05E\0DLF");
+    parcel.extend(b"L\x00\x04link\x00\x04away");
+    // a link in the way of a file is replaced, not followed
+    parcel.extend(b"F\x00\x04link\x01\xa4\0\0\0\0\0\0\0\x02hi");
+    parcel.extend(b"L\x00\x05other\x00\x04away");
+    parcel.extend(b"F\x00\x05p/q/r\x01\xa4\0\0\0\0\0\0\0\0E");
+    parcel.extend(b"rest");
+    let script =
+        "cat; echo; cat away link; echo; readlink other; stat -c %a d d/tool p/q/r; wc -c < d/tool";
+    let output = fed(&folder, &["--files", "--stdin"], &parcel, script);
+    let wanted = "rest\nuntouchedhi\naway\n777\n755\n644\n5\n";
+    assert_eq!(text(&output), wanted, "{output:?}");
+    // without its own input the command has none, whatever follows
+    let output = fed(&folder, &["--files"], b"Erest", "cat; echo end");
+    assert_eq!(text(&output), "end\n");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn files_that_do_not_come_in_whole_start_nothing() {
+    let folder = folder("broken");
+    for parcel in [
+        &b""[..],
+        b"X",
+        b"D\x00\x00\x01\xff",
+        b"D\x00\x05../up\x01\xffE",
+        b"D\x00\x03a\0b\x01\xffE",
+        b"F\x00\x01f\x01\xa4\0\0\0\0\0\0\0\x09short",
+        b"F\x00\x01f\x01\xa4\xff\xff\xff\xff\xff\xff\xff\xffE",
+        b"L\x00\x01l\x00\x00E",
+        b"D\x00\x0d/proc/1/x\x1b[2J\x01\xffE",
+    ] {
+        let output = fed(&folder, &["--files"], parcel, "echo started");
+        assert_eq!(output.status.code(), Some(125), "{parcel:?}: {output:?}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+        assert!(!output.stderr.contains(&0x1b), "{output:?}");
+    }
+    assert!(!folder.join("../up").exists());
+    std::fs::remove_dir_all(folder).unwrap();
 }

@@ -4,11 +4,19 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use gateway::control::exchange::{Ask, Exchange, ExchangeError, Lines, decode, within};
-use hyper::Method;
+use hyper::body::{Body, Frame};
+use hyper::client::conn::http1::handshake;
+use hyper::{Method, Request, header};
+use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
 
 use super::Health;
 use crate::job::JobRequest;
@@ -101,6 +109,34 @@ impl Client {
         Ok(Stream::new(within(PATIENCE, agreed).await?, LONGEST_LINE))
     }
 
+    /// Gives a run that was just accepted what it reads, as fast as it reads; back when all of it is taken or the run
+    /// wants no more. A piece that is an error breaks the input off, and the runner ends the run.
+    pub async fn give(
+        &self,
+        run: &RunId,
+        pieces: mpsc::Receiver<io::Result<Bytes>>,
+    ) -> Result<(), RunnerError> {
+        let connect = |source| RunnerError::Connect {
+            path: self.path.clone(),
+            source,
+        };
+        let stream = UnixStream::connect(&self.path).await.map_err(connect)?;
+        let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
+        let request = Request::post(format!("/v1/runs/{run}/input"))
+            .header(header::HOST, "runner")
+            .body(Pieces(pieces))
+            .map_err(|error| RunnerError::Malformed(error.to_string()))?;
+        let asking = sender.send_request(request);
+        tokio::pin!(connection, asking);
+        // the connection must be driven while the answer is awaited
+        tokio::select! {
+            biased;
+            answer = &mut asking => answer.map(drop)?,
+            ended = &mut connection => ended?,
+        }
+        Ok(())
+    }
+
     async fn answer<T: DeserializeOwned>(&self, ask: Ask<'_>) -> Result<T, RunnerError> {
         within(PATIENCE, async {
             let body = self.agreed(ask).await?.rest().await?;
@@ -115,5 +151,21 @@ impl Client {
             .await?
             .accepted(text)
             .await
+    }
+}
+
+/// Bytes as they come.
+struct Pieces(mpsc::Receiver<io::Result<Bytes>>);
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let piece = self.0.poll_recv(cx);
+        piece.map(|piece| piece.map(|bytes| bytes.map(Frame::data)))
     }
 }

@@ -3,6 +3,7 @@
 //! | verb | path | body | answer |
 //! |---|---|---|---|
 //! | POST | `/v1/runs` | [`JobRequest`] | JSON lines of [`Event`], the last one `ended` or `failed` |
+//! | POST | `/v1/runs/{id}/input` | bytes as they come | the id, when the run has taken or does not want them |
 //! | DELETE | `/v1/runs/{id}` | | 202; the run's own stream says how it ended |
 //! | GET | `/v1/runs` | | list of [`RunView`] |
 //! | GET | `/v1/health` | | [`Health`] |
@@ -34,7 +35,7 @@ use tokio::sync::mpsc;
 use crate::Runner;
 use crate::drive;
 use crate::job::{Job, JobRequest};
-use crate::run::{EndReason, Event, Failure};
+use crate::run::{EndReason, Event, Failure, RunId};
 use crate::sandbox::Facts;
 
 /// A command of 2 MiB, with a policy, as JSON.
@@ -58,7 +59,15 @@ pub struct Health {
     pub runs: usize,
     /// Pods that are ready.
     pub pooled: usize,
+    /// Whether it ends its runs, and takes no new ones.
+    #[serde(default)]
+    pub stopping: bool,
 }
+
+/// Behind a run's path: what it reads.
+const INPUT: &str = "/input";
+/// The refusal of a runner that stops: whoever asks may start another when it is gone.
+pub const STOPPING: &str = "stopping";
 
 /// Binds a Unix socket that only its own user (and root) can connect to, replacing one that nobody listens on.
 pub fn bind_private(path: &Path) -> io::Result<UnixListener> {
@@ -124,25 +133,67 @@ async fn route(request: Request<Incoming>, runner: &Arc<Runner>) -> Answer {
     let path = request.uri().path().to_owned();
     match (request.method().clone(), path.as_str()) {
         (Method::POST, "/v1/runs") => submit(request, runner).await,
+        (Method::POST, path) if path.ends_with(INPUT) => match run_of(path, INPUT) {
+            Some(run) => input(request.into_body(), runner, &run).await,
+            None => no_such_run(),
+        },
         (Method::GET, "/v1/runs") => json(StatusCode::OK, &runner.runs.list()),
         (Method::GET, "/v1/health") => json(StatusCode::OK, &health(runner).await),
-        (Method::DELETE, path) => match path
-            .strip_prefix("/v1/runs/")
-            .and_then(|id| id.parse().ok())
-        {
+        (Method::DELETE, path) => match run_of(path, "") {
             Some(run) if runner.runs.end(&run, EndReason::Cancelled) => {
                 json(StatusCode::ACCEPTED, &run)
             }
-            _ => json(
-                StatusCode::NOT_FOUND,
-                &Failure::new("not_found", "no such live run"),
-            ),
+            _ => no_such_run(),
         },
         _ => json(
             StatusCode::NOT_FOUND,
             &Failure::new("not_found", "no such path"),
         ),
     }
+}
+
+/// The run in `/v1/runs/{id}` and what stands behind it.
+fn run_of(path: &str, behind: &str) -> Option<RunId> {
+    let id = path.strip_prefix("/v1/runs/")?.strip_suffix(behind)?;
+    id.parse().ok()
+}
+
+fn no_such_run() -> Answer {
+    json(
+        StatusCode::NOT_FOUND,
+        &Failure::new("not_found", "no such live run"),
+    )
+}
+
+/// Passes on what a run reads, as fast as it reads. A body that breaks off ends the run: it must not look complete.
+async fn input(mut body: Incoming, runner: &Runner, run: &RunId) -> Answer {
+    let Some(giving) = runner.runs.give_input(run) else {
+        return json(
+            StatusCode::CONFLICT,
+            &Failure::new("no_input", "there is no live run that waits for input"),
+        );
+    };
+    loop {
+        let frame = tokio::select! {
+            frame = body.frame() => frame,
+            // it is over, or reads no more
+            () = giving.closed() => break,
+        };
+        match frame.map(|frame| frame.map(Frame::into_data)) {
+            None => break,
+            Some(Ok(Ok(bytes))) if !bytes.is_empty() => {
+                if giving.send(bytes).await.is_err() {
+                    break;
+                }
+            }
+            Some(Ok(_)) => {}
+            Some(Err(error)) => {
+                runner.runs.end(run, EndReason::Cancelled);
+                return bad_request(&format!("reading the input: {error}"));
+            }
+        }
+    }
+    json(StatusCode::OK, run)
 }
 
 async fn health(runner: &Runner) -> Health {
@@ -153,6 +204,7 @@ async fn health(runner: &Runner) -> Health {
         gateway: runner.pods.gateway.health().await.is_ok(),
         runs: runner.runs.running_ids().len(),
         pooled: runner.pool.runs().len(),
+        stopping: runner.is_stopping(),
     }
 }
 
@@ -181,7 +233,7 @@ async fn submit(request: Request<Incoming>, runner: &Arc<Runner>) -> Answer {
     if runner.is_stopping() {
         return json(
             StatusCode::SERVICE_UNAVAILABLE,
-            &Failure::new("busy", "the runner is stopping"),
+            &Failure::new(STOPPING, "the runner is stopping"),
         );
     }
     let (events, waiting) = mpsc::channel(EVENTS_WAITING);

@@ -2,42 +2,55 @@
 //!
 //! The journey: image, isolation class, the image's package hosts if the policy uses them, pod (from the pool or wired
 //! now), policy acknowledged, workload prepared and inspected, started; then its output, its end, the timeout and the wish
-//! to end it, whichever comes first; then the undo stack in reverse: workload, network, holder, files. Invariant: no
-//! workload is made before its pod's network is acknowledged for exactly the job's policy. Failure stance: cleaning up
-//! always finishes and collects what failed.
+//! to end it, whichever comes first; then everything of it goes: the network at once, workload, holder and files as soon
+//! as the engine obeys. Invariants: no workload is made before its pod's network is acknowledged for exactly the job's
+//! policy; no end waits for an engine that does not answer. Failure stance: cleaning up always finishes and collects what
+//! failed; what an engine has not removed in time is [`burial`](crate::burial)'s.
 
+mod feed;
 mod packages;
 #[cfg(test)]
 mod tests;
 mod watch;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use gateway::control::PolicySource;
 use gateway::control::api::Via;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
-use self::watch::Watch;
+use self::feed::Feeding;
+use self::watch::{Over, Watch};
 use crate::Runner;
+use crate::burial::{self, Remains};
 use crate::image::ImageError;
 use crate::job::Job;
 use crate::output::Meter;
-use crate::pod::{Pod, PodError, proxy_variables};
+use crate::pod::{Pod, PodError, network_id, proxy_variables};
 use crate::run::{EndReason, Event, Failure, RunId, Started};
 use crate::runs::{Ends, Reserved, RunState, RunView};
 use crate::sandbox::{
-    Exit, ImageFacts, Isolation, Prepared, SandboxError, SandboxId, WorkloadSpec,
+    ImageFacts, Isolation, Prepared, SandboxError, SandboxId, Streams, WorkloadSpec,
 };
 use crate::summary::Summary;
 
 /// The guest's own deadline comes this much after ours: it is for when everything of ours is gone.
 const INIT_GRACE_SECONDS: u64 = 300;
 
+/// A run that is over waits this long for an engine that has told its end, to remove each part of what is left of it.
+const CLEANING: Duration = Duration::from_secs(10);
+/// The same, for an engine that has not told the end of what it was asked to kill.
+const HOPING: Duration = Duration::from_secs(3);
+/// How a shell has what SIGKILL ended.
+const KILLED: i64 = 137;
+
 /// Where a run's events go. When nobody listens any more, the run is cancelled.
 pub type Events = mpsc::Sender<Event>;
 
 /// Runs a job to its end.
-pub async fn drive(runner: &Runner, job: Job, events: Events) {
+pub async fn drive(runner: &Arc<Runner>, job: Job, events: Events) {
     let last = match start_and_follow(runner, &job, &events).await {
         Ok(done) => {
             let ended = Event::Ended {
@@ -63,7 +76,11 @@ struct Done {
     leftovers: Vec<String>,
 }
 
-async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result<Done, Failure> {
+async fn start_and_follow(
+    runner: &Arc<Runner>,
+    job: &Job,
+    events: &Events,
+) -> Result<Done, Failure> {
     let image = prepare_image(runner, job, events).await?;
     let isolation = choose(runner, job).await?;
     let command = if job.command.is_empty() {
@@ -102,6 +119,7 @@ async fn start_and_follow(runner: &Runner, job: &Job, events: &Events) -> Result
         image,
         isolation,
         command,
+        arriving: Mutex::default(),
     };
     let entered = Entered { runner, run: &run };
     let outcome = follow(runner, claim, &plan, events).await;
@@ -156,10 +174,12 @@ struct Plan<'a> {
     image: ImageFacts,
     isolation: Isolation,
     command: Vec<String>,
+    /// Where its input arrives, once it is accepted.
+    arriving: Mutex<Option<mpsc::Receiver<Bytes>>>,
 }
 
 async fn follow(
-    runner: &Runner,
+    runner: &Arc<Runner>,
     claim: Claim<'_>,
     plan: &Plan<'_>,
     events: &Events,
@@ -179,6 +199,9 @@ async fn follow(
         release_unused(runner, claim.pooled).await;
         return Err(Failure::new("cancelled", "the runner is stopping"));
     }
+    if !plan.job.takes.is_nothing() {
+        *plan.arriving.lock().await = Some(runner.runs.expect_input(&plan.run));
+    }
     // A caller that is gone already is noticed at the first output.
     let _ = events
         .send(Event::Accepted {
@@ -192,20 +215,48 @@ async fn follow(
             return Err(failure);
         }
     };
-    let pod = pod(runner, claim.pooled, plan, &policy).await?;
+    let pod = tokio::select! {
+        pod = pod(runner, claim.pooled, plan, &policy) => pod?,
+        failure = unwanted(&ends, events) => {
+            // half made: an engine that is asked in vain must not keep the run, and the reaper finds what there is
+            runner.runs.leave(&plan.run, RunState::Failed { message: failure.message.clone() });
+            if let Some(id) = network_id(&plan.run) {
+                runner.records.forget(&id);
+            }
+            runner.ownerless.notify_one();
+            return Err(failure);
+        }
+    };
     let mut workload = None;
     let ended = live(runner, &pod, plan, &mut workload, &ends, events).await;
-    let (summary, leftovers) = clean_up(runner, pod, workload).await;
+    let patience = match &ended {
+        Ok((Over::Unanswered, _)) => HOPING,
+        Ok((Over::Gone(_), _)) | Err(_) => CLEANING,
+    };
+    let (summary, leftovers) = clean_up(runner, pod, workload, patience).await;
     for leftover in &leftovers {
         tracing::warn!(run.id = %plan.run, leftover, "cleaning up after a run");
     }
-    let (exit, reason) = ended?;
+    let (over, reason) = ended?;
+    let code = match over {
+        Over::Gone(exit) => exit.code,
+        Over::Unanswered => KILLED,
+    };
     Ok(Done {
-        code: reason.exit_code(exit.code),
+        code: reason.exit_code(code),
         reason,
         summary,
         leftovers,
     })
+}
+
+/// Returns when a run that has not started is not wanted any more.
+async fn unwanted(ends: &Ends, events: &Events) -> Failure {
+    tokio::select! {
+        _ = ends.asked() => {}
+        () = events.closed() => {}
+    }
+    Failure::new("cancelled", "the run was cancelled before it started")
 }
 
 async fn prepare_image(runner: &Runner, job: &Job, events: &Events) -> Result<ImageFacts, Failure> {
@@ -300,9 +351,11 @@ async fn pod(
 
 async fn release_unused(runner: &Runner, pod: Option<Pod>) {
     if let Some(pod) = pod {
-        let leftovers = runner.pods.discard(pod).await;
-        if !leftovers.is_empty() {
-            tracing::warn!(?leftovers, "releasing an unused pod");
+        // Its network goes first; an engine that takes longer for the rest is the reaper's.
+        match tokio::time::timeout(CLEANING, runner.pods.discard(pod)).await {
+            Ok(leftovers) if leftovers.is_empty() => {}
+            Ok(leftovers) => tracing::warn!(?leftovers, "releasing an unused pod"),
+            Err(_) => tracing::warn!("the engine does not remove an unused pod"),
         }
     }
 }
@@ -315,8 +368,9 @@ async fn live(
     workload: &mut Option<SandboxId>,
     ends: &Ends,
     events: &Events,
-) -> Result<(Exit, EndReason), Failure> {
+) -> Result<(Over, EndReason), Failure> {
     let backend = &runner.pods.backend;
+    let arriving = plan.arriving.lock().await.take();
     let spec = WorkloadSpec {
         run: plan.run.clone(),
         holder: pod.holder.clone(),
@@ -334,11 +388,14 @@ async fn live(
         resources: plan.job.resources,
         deadline_seconds: plan.job.timeout_seconds.saturating_add(INIT_GRACE_SECONDS),
         files: pod.files.clone(),
+        takes: plan.job.takes,
     };
-    let Prepared { id, unlimited } = backend
-        .prepare(&spec)
-        .await
-        .map_err(|e| failure("engine", &e))?;
+    let prepared = tokio::select! {
+        prepared = backend.prepare(&spec) => prepared,
+        // what the engine makes of it none the less is nobody's when this run is over
+        failure = unwanted(ends, events) => return Err(failure),
+    };
+    let Prepared { id, unlimited } = prepared.map_err(|e| failure("engine", &e))?;
     *workload = Some(id.clone());
     if ends.is_asked() || events.is_closed() {
         return Err(Failure::new(
@@ -356,10 +413,10 @@ async fn live(
         notes: notes(&unlimited, pod.network.remark.as_deref()),
     };
     let _ = events.send(Event::Started(started)).await;
-    let output = backend
-        .start(&id)
-        .await
-        .map_err(|e| failure("engine", &e))?;
+    let Streams { output, input } = tokio::select! {
+        streams = backend.start(&id, plan.job.takes) => streams.map_err(|e| failure("engine", &e))?,
+        failure = unwanted(ends, events) => return Err(failure),
+    };
     runner.runs.running(&plan.run);
     runner.pool.refill();
     let meter = Meter::new(runner.config.limits.output_bytes);
@@ -371,7 +428,7 @@ async fn live(
         events,
         meter,
     }
-    .until_end(output, timeout)
+    .until_end(output, Feeding::new(arriving, input), timeout)
     .await
 }
 
@@ -391,19 +448,22 @@ fn notes(unlimited: &[&str], remark: Option<&str>) -> Vec<String> {
         .collect()
 }
 
-/// The undo stack, in reverse. The network goes only after the last process of the workload.
+/// Everything of a run goes. The network at once, whatever the engine does: what might still run then reaches nobody.
 async fn clean_up(
-    runner: &Runner,
+    runner: &Arc<Runner>,
     pod: Pod,
     workload: Option<SandboxId>,
+    patience: Duration,
 ) -> (Summary, Vec<String>) {
-    let mut leftovers = Vec::new();
-    if let Some(id) = workload
-        && let Err(error) = runner.pods.backend.remove(&id).await
-    {
-        leftovers.push(format!("workload {}: {error}", id.0));
-    }
     let network = pod.network.id.clone();
-    leftovers.extend(runner.pods.release(pod).await);
+    let mut remains = Remains::new(pod.run, workload, pod.holder);
+    let (detached, failed) = tokio::join!(
+        runner.pods.detach(&network),
+        remains.remove(&runner.pods, patience)
+    );
+    let leftovers = detached.into_iter().chain(failed).collect();
+    if !remains.is_nothing() {
+        burial::bury(runner, remains);
+    }
     (runner.records.conclude(&network).await, leftovers)
 }

@@ -12,8 +12,9 @@ use gateway::control::PolicySource;
 use gateway::control::api::default_workspace;
 use gateway::source::view::ResolveRequest;
 
-use super::{Events, Plan, failure, release_unused};
+use super::{CLEANING, Events, Plan, failure, release_unused};
 use crate::Runner;
+use crate::job::Takes;
 use crate::packages::{REPORT, Reading};
 use crate::pod::{Pod, PodError, job_policy_hash};
 use crate::run::{Event, Failure, RunId};
@@ -135,9 +136,11 @@ async fn ask(
         _ = ends.asked() => Err(cancelled()),
         () = events.closed() => Err(cancelled()),
     };
-    if let Err(error) = backend.remove(&id).await {
-        // The reaper tries again; nobody owns it from here on.
-        tracing::warn!(%error, "removing the sandbox that asked an image");
+    // Where it does not go, the reaper tries again; nobody owns it from here on.
+    match tokio::time::timeout(CLEANING, backend.remove(&id)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "removing the sandbox that asked an image"),
+        Err(_) => tracing::warn!("the engine does not remove the sandbox that asked an image"),
     }
     said
 }
@@ -160,13 +163,15 @@ fn spec(runner: &Runner, plan: &Plan<'_>, pod: &Pod) -> WorkloadSpec {
         },
         deadline_seconds: DEADLINE_SECONDS,
         files: pod.files.clone(),
+        takes: Takes::default(),
     }
 }
 
 /// What it prints, up to the limit; standard error is nobody's concern.
 async fn listen(runner: &Runner, id: &SandboxId) -> Result<Vec<u8>, Failure> {
     let backend = &runner.pods.backend;
-    let mut output = backend.start(id).await.map_err(|e| failure("engine", &e))?;
+    let started = backend.start(id, Takes::default()).await;
+    let mut output = started.map_err(|e| failure("engine", &e))?.output;
     let mut said = Vec::new();
     while let Some(chunk) = output.next().await {
         let Chunk::Out(bytes) = chunk.map_err(|e| failure("engine", &e))? else {

@@ -18,21 +18,23 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::watch::Watch;
+use super::feed::Feeding;
+use super::watch::{Over, Watch};
 use super::{Runner, drive};
+use crate::burial::{self, Remains};
 use crate::config::RunnerConfig;
 use crate::image::Images;
-use crate::job::{ImageName, Job, JobRequest};
+use crate::job::{ImageName, Job, JobRequest, Takes};
 use crate::output::Meter;
 use crate::packages::Packages;
 use crate::pod::Pods;
 use crate::pool::Pool;
 use crate::records::Records;
-use crate::run::{EndReason, Event};
+use crate::run::{EndReason, Event, RunId};
 use crate::runs::{Ends, Runs};
 use crate::sandbox::{
     Asked, Backend, Chunk, Exit, Facts, HolderSpec, ImageFacts, Isolation, Output, Owned, Prepared,
-    SandboxError, SandboxId, WorkloadSpec,
+    SandboxError, SandboxId, Streams, WorkloadSpec,
 };
 
 /// Of every run here. What ignores the wish to end costs a test the grace of five seconds.
@@ -43,6 +45,8 @@ const TIMEOUT: Duration = Duration::from_millis(300);
 enum Manner {
     Heeds,
     Ignores,
+    /// Is not told: its engine answers nothing that ends or removes.
+    Mute,
     /// Heeds it; but its engine answers nothing and reports no end before all output is fetched, as Docker does.
     Fetched,
 }
@@ -78,6 +82,11 @@ impl Fake {
 
     fn asked(&self) -> Vec<&'static str> {
         self.asked.lock().unwrap().clone()
+    }
+
+    /// Until a test lets it answer.
+    fn is_mute(&self) -> bool {
+        self.manner == Manner::Mute
     }
 
     fn end(&self, code: i64) {
@@ -130,9 +139,14 @@ impl Backend for Fake {
         })
     }
 
-    fn start<'a>(&'a self, _id: &'a SandboxId) -> Asked<'a, Output> {
+    fn start<'a>(&'a self, _id: &'a SandboxId, _takes: Takes) -> Asked<'a, Streams> {
         self.note("start");
-        Box::pin(async { Ok(stream::pending().boxed()) })
+        Box::pin(async {
+            Ok(Streams {
+                output: silence(),
+                input: None,
+            })
+        })
     }
 
     fn wait<'a>(&'a self, _id: &'a SandboxId) -> Asked<'a, Exit> {
@@ -151,6 +165,7 @@ impl Backend for Fake {
         match self.manner {
             Manner::Heeds => self.end(143),
             Manner::Ignores => {}
+            Manner::Mute => return Box::pin(std::future::pending()),
             Manner::Fetched => {
                 self.code.lock().unwrap().get_or_insert(143);
                 return Box::pin(std::future::pending());
@@ -161,6 +176,9 @@ impl Backend for Fake {
 
     fn kill<'a>(&'a self, _id: &'a SandboxId) -> Asked<'a, ()> {
         self.note("kill");
+        if self.is_mute() {
+            return Box::pin(std::future::pending());
+        }
         self.end(137);
         Box::pin(async { Ok(()) })
     }
@@ -171,6 +189,9 @@ impl Backend for Fake {
         } else {
             "remove workload"
         });
+        if self.is_mute() {
+            return Box::pin(std::future::pending());
+        }
         Box::pin(async { Ok(()) })
     }
 
@@ -212,7 +233,7 @@ fn says_its_posture_only(socket: &Path) {
 }
 
 /// A runner over this backend, whose gateway does not answer.
-fn runner(backend: Arc<Fake>, folder: &Path) -> Runner {
+fn runner(backend: Arc<Fake>, folder: &Path) -> Arc<Runner> {
     let config = RunnerConfig {
         pool: 0,
         control: folder.join("no-gateway.sock"),
@@ -229,17 +250,18 @@ fn runner(backend: Arc<Fake>, folder: &Path) -> Runner {
         folder: config.run_dir.join("pods"),
         broker: config.run_dir.join("broker.sock"),
     };
-    Runner {
+    Arc::new(Runner {
         pool: Pool::new(0),
         runs: Runs::new(4),
         images: Images::new(config.state_dir.join("image")),
         packages: Packages::default(),
         pods,
         records,
+        ownerless: Notify::new(),
         tasks: Tasks::default(),
         stopping: CancellationToken::new(),
         config,
-    }
+    })
 }
 
 #[tokio::test]
@@ -272,7 +294,7 @@ async fn watched(
     backend: &Arc<Fake>,
     output: Output,
     meanwhile: impl FnOnce(&Ends, mpsc::Receiver<Event>) -> Option<mpsc::Receiver<Event>>,
-) -> (Exit, EndReason, Option<mpsc::Receiver<Event>>) {
+) -> (Over, EndReason, Option<mpsc::Receiver<Event>>) {
     let folder = tempfile::tempdir().unwrap();
     let runner = runner(backend.clone(), folder.path());
     let (id, ends) = (SandboxId("workload".to_owned()), Ends::default());
@@ -285,8 +307,19 @@ async fn watched(
         events: &events,
         meter: Meter::new(1 << 20),
     };
-    let (exit, reason) = watch.until_end(output, TIMEOUT).await.unwrap();
-    (exit, reason, seen)
+    let (over, reason) = watch
+        .until_end(output, Feeding::new(None, None), TIMEOUT)
+        .await
+        .unwrap();
+    (over, reason, seen)
+}
+
+/// The code of what is gone.
+fn code(over: Over) -> i64 {
+    match over {
+        Over::Gone(exit) => exit.code,
+        Over::Unanswered => panic!("the engine told no end"),
+    }
 }
 
 fn silence() -> Output {
@@ -307,6 +340,36 @@ async fn a_timeout_asks_first_and_kills_what_does_not_go() {
 }
 
 #[tokio::test]
+async fn an_engine_that_never_answers_keeps_no_run_beyond_its_timeout() {
+    let backend = Fake::new(Manner::Mute);
+    let begun = std::time::Instant::now();
+    let (over, reason, _) = watched(&backend, silence(), |_, seen| Some(seen)).await;
+    assert_eq!((over, reason), (Over::Unanswered, EndReason::TimedOut));
+    assert_eq!(backend.asked(), ["ask", "kill"]);
+    assert!(begun.elapsed() < Duration::from_secs(20), "{begun:?}");
+}
+
+#[tokio::test]
+async fn what_an_engine_does_not_remove_is_buried_beside_other_work_and_nobodys_when_the_runner_stops()
+ {
+    let folder = tempfile::tempdir().unwrap();
+    let backend = Fake::new(Manner::Mute);
+    let runner = runner(backend.clone(), folder.path());
+    let run = RunId::allot();
+    let (workload, holder) = ("workload".to_owned(), "holder".to_owned());
+    let mut remains = Remains::new(run.clone(), Some(SandboxId(workload)), SandboxId(holder));
+    let patience = Duration::from_millis(50);
+    let failed = remains.remove(&runner.pods, patience).await;
+    // asked for both, whichever hangs; and both are told
+    assert_eq!(backend.asked(), ["remove workload", "remove holder"]);
+    assert_eq!(failed.len(), 2, "{failed:?}");
+    burial::bury(&runner, remains);
+    assert!(runner.runs.knows(&run), "it is no leftover of the reaper's");
+    runner.tasks.shut_down().await;
+    assert!(!runner.runs.knows(&run), "what is left is the next sweep's");
+}
+
+#[tokio::test]
 async fn the_first_cause_of_an_end_is_the_one_that_counts() {
     let backend = Fake::new(Manner::Ignores);
     let cancel = |ends: &Ends, seen| {
@@ -314,8 +377,8 @@ async fn the_first_cause_of_an_end_is_the_one_that_counts() {
         ends.end(EndReason::RunnerStopped);
         Some(seen)
     };
-    let (exit, reason, _) = watched(&backend, silence(), cancel).await;
-    assert_eq!((exit.code, reason), (137, EndReason::Cancelled));
+    let (over, reason, _) = watched(&backend, silence(), cancel).await;
+    assert_eq!((code(over), reason), (137, EndReason::Cancelled));
     assert_eq!(backend.asked(), ["ask", "kill"]);
 }
 
@@ -333,8 +396,8 @@ async fn output_that_is_in_buffers_when_the_workload_ends_still_arrives_and_is_n
     backend.end(3);
     let forged = Bytes::from_static(b"{\"event\":\"ended\",\"code\":0}\n");
     let output = stream::iter([Ok(Chunk::Out(forged.clone()))]).boxed();
-    let (exit, reason, seen) = watched(&backend, output, |_, seen| Some(seen)).await;
-    assert_eq!((exit.code, reason), (3, EndReason::Exited));
+    let (over, reason, seen) = watched(&backend, output, |_, seen| Some(seen)).await;
+    assert_eq!((code(over), reason), (3, EndReason::Exited));
     let event = seen.unwrap().try_recv().unwrap();
     assert!(!matches!(event, Event::Ended { .. }), "{event:?}");
     assert!(backend.asked().is_empty());
@@ -361,10 +424,10 @@ fn torrent(backend: &Arc<Fake>) -> Output {
 async fn a_reader_that_stalls_keeps_nothing_beyond_the_timeout() {
     let backend = Fake::new(Manner::Fetched);
     let watching = watched(&backend, torrent(&backend), |_, seen| Some(seen));
-    let (exit, reason, seen) = tokio::time::timeout(Duration::from_secs(30), watching)
+    let (over, reason, seen) = tokio::time::timeout(Duration::from_secs(30), watching)
         .await
         .expect("it ends although nobody reads");
-    assert_eq!((exit.code, reason), (143, EndReason::TimedOut));
+    assert_eq!((code(over), reason), (143, EndReason::TimedOut));
     assert_eq!(backend.asked(), ["ask"]);
     assert!(seen.unwrap().len() <= 64, "what was sent is what has room");
 }
@@ -373,7 +436,7 @@ async fn a_reader_that_stalls_keeps_nothing_beyond_the_timeout() {
 async fn a_reader_that_keeps_up_gets_everything_that_is_printed_until_the_end() {
     let backend = Fake::new(Manner::Fetched);
     let mut reading = None;
-    let (exit, reason, _) = watched(&backend, torrent(&backend), |_, mut seen| {
+    let (over, reason, _) = watched(&backend, torrent(&backend), |_, mut seen| {
         reading = Some(tokio::spawn(async move {
             let mut text = Vec::new();
             while let Some(event) = seen.recv().await {
@@ -386,7 +449,7 @@ async fn a_reader_that_keeps_up_gets_everything_that_is_printed_until_the_end() 
         None
     })
     .await;
-    assert_eq!((exit.code, reason), (143, EndReason::TimedOut));
+    assert_eq!((code(over), reason), (143, EndReason::TimedOut));
     let text = reading.unwrap().await.unwrap();
     let lines: Vec<usize> = text.lines().map(|line| line.parse().unwrap()).collect();
     assert!(lines.len() > 500, "{}", lines.len());

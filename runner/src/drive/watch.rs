@@ -2,25 +2,30 @@
 //!
 //! Invariants: nothing is read while something waits to be sent, so a slow reader slows the workload down. From the
 //! moment at which it shall end nobody slows anything down any more: an engine reports no end before all output is
-//! fetched, so a reader that stalls would keep sandbox and network beyond the timeout. The first cause is the one that
-//! counts. How it ended comes from the backend, never from what it printed.
+//! fetched, so a reader that stalls would keep sandbox and network beyond the timeout. Nor does the engine: one that
+//! does not tell the end of what it was asked to kill is not waited for ([`Over::Unanswered`]). The first cause is the one
+//! that counts. How it ended comes from the backend, never from what it printed.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 
+use super::feed::Feeding;
 use super::{Events, failure};
 use crate::Runner;
 use crate::output::Meter;
 use crate::run::{EndReason, Event, Failure};
 use crate::runs::Ends;
-use crate::sandbox::{Asked, Exit, Output, SandboxId};
+use crate::sandbox::{Asked, Backend, Exit, Output, SandboxId};
 
 /// Between asking a workload to end and ending it.
 const GRACE: Duration = Duration::from_secs(5);
+/// An engine tells the end of what it has killed within this, or is not waited for.
+const KILLING: Duration = Duration::from_secs(3);
 /// Output that is still in the engine's buffers when the workload is gone comes within this.
 const LAST_OUTPUT: Duration = Duration::from_secs(3);
 /// A reader that is behind gets at least this long to fetch the rest.
@@ -28,6 +33,23 @@ const SLOW_READER: Duration = Duration::from_secs(30);
 
 /// Events that are kept for a reader that is behind when the workload shall end; each has up to some 32 KiB.
 const KEPT: usize = 64;
+
+/// How watching came to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Over {
+    /// Its last process is gone.
+    Gone(Exit),
+    /// It was to be killed, and the engine has not said that it is gone.
+    Unanswered,
+}
+
+/// How far ending it has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ending {
+    NotYet,
+    Asked,
+    Killed,
+}
 
 /// Watches a started workload.
 pub(super) struct Watch<'a> {
@@ -38,42 +60,61 @@ pub(super) struct Watch<'a> {
     pub(super) meter: Meter,
 }
 
+impl Ending {
+    /// The next step, and until when the engine has time for it.
+    fn further(self) -> (Self, Instant) {
+        match self {
+            Self::NotYet => (Self::Asked, Instant::now() + GRACE),
+            Self::Asked | Self::Killed => (Self::Killed, Instant::now() + KILLING),
+        }
+    }
+
+    fn act<'a>(self, backend: &'a dyn Backend, id: &'a SandboxId) -> Asked<'a, ()> {
+        match self {
+            Self::NotYet | Self::Asked => backend.ask_to_end(id),
+            Self::Killed => backend.kill(id),
+        }
+    }
+}
+
 impl Watch<'_> {
     /// Waits for the end, whatever brings it, and passes output on until then.
     pub(super) async fn until_end(
         mut self,
         mut output: Output,
+        feeding: Feeding,
         timeout: Duration,
-    ) -> Result<(Exit, EndReason), Failure> {
+    ) -> Result<(Over, EndReason), Failure> {
         let backend = self.runner.pods.backend.clone();
         let mut ended = backend.wait(self.id);
+        let mut feeding = pin!(feeding.pass());
         // Beside the reading: an engine may answer only when its output is fetched.
         let mut acting = FuturesUnordered::<Asked<'_, ()>>::new();
         let mut stop_at = Instant::now() + timeout;
-        let mut reason = None;
+        let (mut ending, mut reason) = (Ending::NotYet, None);
         let mut waiting = VecDeque::new();
         let mut more = true;
         let exit = loop {
             tokio::select! {
-                exit = &mut ended => break exit,
+                exit = &mut ended => break Some(exit),
+                never = &mut feeding => match never {},
                 () = tokio::time::sleep_until(stop_at) => {
-                    acting.push(match reason {
-                        None => backend.ask_to_end(self.id),
-                        // Asked already, and it did not go.
-                        Some(_) => backend.kill(self.id),
-                    });
+                    if ending == Ending::Killed {
+                        break None;
+                    }
                     reason.get_or_insert(EndReason::TimedOut);
-                    stop_at = Instant::now() + GRACE;
+                    (ending, stop_at) = ending.further();
+                    acting.push(ending.act(&*backend, self.id));
                 }
                 cause = self.ends.asked(), if reason.is_none() => {
                     reason = Some(cause);
-                    acting.push(backend.ask_to_end(self.id));
-                    stop_at = Instant::now() + GRACE;
+                    (ending, stop_at) = ending.further();
+                    acting.push(ending.act(&*backend, self.id));
                 }
                 () = self.events.closed(), if reason.is_none() => {
                     reason = Some(EndReason::Cancelled);
-                    acting.push(backend.kill(self.id));
-                    stop_at = Instant::now() + GRACE;
+                    (ending, stop_at) = Ending::Asked.further();
+                    acting.push(ending.act(&*backend, self.id));
                 }
                 Some(done) = acting.next(), if !acting.is_empty() => if let Err(error) = done {
                     tracing::warn!(%error, "ending a workload");
@@ -97,14 +138,18 @@ impl Watch<'_> {
         } else {
             Instant::now() + LAST_OUTPUT
         };
+        let more = more && exit.is_some();
         self.pass_rest(waiting, output, more, patience).await;
+        let Some(exit) = exit else {
+            return Ok((Over::Unanswered, reason.unwrap_or(EndReason::TimedOut)));
+        };
         let exit = exit.map_err(|e| failure("engine", &e))?;
         let by_itself = if exit.out_of_memory && exit.code != 0 {
             EndReason::OutOfMemory
         } else {
             EndReason::Exited
         };
-        Ok((exit, reason.unwrap_or(by_itself)))
+        Ok((Over::Gone(exit), reason.unwrap_or(by_itself)))
     }
 
     /// Passes on what is still in buffers. Nothing runs any more, so a reader gets time; but one that never reads must

@@ -64,6 +64,9 @@ pub struct JobRequest {
     /// Chooses the workspace floor.
     #[serde(default = "default_workspace")]
     pub workspace: String,
+    /// What the caller sends to the run once it is accepted.
+    #[serde(default, skip_serializing_if = "Takes::is_nothing")]
+    pub takes: Takes,
 }
 
 impl JobRequest {
@@ -82,7 +85,26 @@ impl JobRequest {
             env: Vec::new(),
             workdir: None,
             workspace: default_workspace(),
+            takes: Takes::default(),
         }
+    }
+}
+
+/// What a run takes in: one stream, with files first (as `images/guest/src/parcel.rs` has them), then what the command
+/// reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Takes {
+    /// Files that are there before the command starts.
+    pub files: bool,
+    /// Standard input of the command, which reads nothing without it.
+    pub stdin: bool,
+}
+
+impl Takes {
+    /// Whether it takes nothing at all.
+    pub const fn is_nothing(&self) -> bool {
+        !self.files && !self.stdin
     }
 }
 
@@ -133,6 +155,8 @@ pub struct Job {
     pub workdir: Option<String>,
     /// See [`JobRequest`].
     pub workspace: String,
+    /// See [`JobRequest`].
+    pub takes: Takes,
 }
 
 /// Everything that is wrong with a request.
@@ -168,38 +192,35 @@ impl Job {
         if !is_word(&request.workspace) {
             mistakes.push("workspace: 1 to 40 characters of a-z, 0-9 and '-'".to_owned());
         }
-        let mut limit = |name: &str, value: Option<u64>, default: u64, least: u64, most: u64| {
+        let mut limit = |what: Limit, value: Option<u64>, default: u64, most: u64| {
             let value = value.unwrap_or(default.min(most));
-            if value < least || value > most {
+            if value < what.least || value > most {
+                let [value, least, most] = [value, what.least, most].map(what.write);
+                let name = what.name;
                 mistakes.push(format!("{name}: {value} is not between {least} and {most}"));
             }
             value
         };
         let timeout_seconds = limit(
-            "timeout",
+            TIMEOUT,
             request.timeout_seconds,
             limits.timeout_seconds,
-            1,
             limits.max_timeout_seconds,
         );
         let resources = Resources {
-            // Engines refuse less than 6 MiB.
             memory_mib: limit(
-                "memory",
+                MEMORY,
                 request.memory_mib,
                 limits.memory_mib,
-                6,
                 limits.max_memory_mib,
             ),
             cpu_millis: limit(
-                "cpus (in thousandths)",
+                CPUS,
                 request.cpu_millis,
                 limits.cpu_millis,
-                10,
                 limits.max_cpu_millis,
             ),
-            // Init, the command and a child of it.
-            pids: limit("pids", request.pids, limits.pids, 4, limits.max_pids),
+            pids: limit(PIDS, request.pids, limits.pids, limits.max_pids),
         };
         match image {
             Some(image) if mistakes.is_empty() => Ok(Self {
@@ -217,11 +238,55 @@ impl Job {
                 env: request.env,
                 workdir: request.workdir,
                 workspace: request.workspace,
+                takes: request.takes,
             }),
             _ => Err(JobMistakes(mistakes)),
         }
     }
 }
+
+/// A limit of a run, as people write it.
+struct Limit {
+    name: &'static str,
+    least: u64,
+    write: fn(u64) -> String,
+}
+
+const TIMEOUT: Limit = Limit {
+    name: "timeout",
+    least: 1,
+    write: |seconds| match seconds {
+        s if s > 0 && s % 3600 == 0 => format!("{}h", s / 3600),
+        s if s > 0 && s % 60 == 0 => format!("{}m", s / 60),
+        s => format!("{s}s"),
+    },
+};
+
+const MEMORY: Limit = Limit {
+    name: "memory",
+    // Engines refuse less than 6 MiB.
+    least: 6,
+    write: |mebibytes| match mebibytes {
+        m if m > 0 && m % 1024 == 0 => format!("{}g", m / 1024),
+        m => format!("{m}m"),
+    },
+};
+
+const CPUS: Limit = Limit {
+    name: "cpus",
+    least: 10,
+    write: |thousandths| {
+        let text = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    },
+};
+
+const PIDS: Limit = Limit {
+    name: "pids",
+    // Init, the command and a child of it.
+    least: 4,
+    write: |count| count.to_string(),
+};
 
 fn is_word(text: &str) -> bool {
     (1..=40).contains(&text.len())

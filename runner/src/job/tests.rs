@@ -88,3 +88,20 @@ fn ceilings_hold_and_all_mistakes_come_at_once() {
     });
     assert_eq!(all.len(), 5, "{all:?}");
 }
+
+#[test]
+fn limits_are_told_in_the_units_that_people_write() {
+    let all = mistakes(|r| {
+        r.timeout_seconds = Some(90 * 3600);
+        r.memory_mib = Some(9999 * 1024);
+        r.cpu_millis = Some(5);
+        r.pids = Some(1);
+    });
+    let wanted = [
+        "timeout: 90h is not between 1s and 24h",
+        "memory: 9999g is not between 6m and 64g",
+        "cpus: 0.005 is not between 0.01 and 64",
+        "pids: 1 is not between 4 and 32768",
+    ];
+    assert_eq!(all, wanted);
+}

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use gateway::control::api::Via;
 
-use crate::job::ImageName;
+use crate::job::{ImageName, Takes};
 use crate::run::RunId;
 
 /// Who a workload is.
@@ -133,6 +133,8 @@ pub struct WorkloadSpec {
     pub deadline_seconds: u64,
     /// Name resolution files.
     pub files: PodFiles,
+    /// What it reads.
+    pub takes: Takes,
 }
 
 /// What the backend calls a sandbox.
@@ -174,6 +176,17 @@ pub enum Chunk {
 
 /// Live output; reading slowly slows the workload down.
 pub type Output = BoxStream<'static, Result<Chunk, SandboxError>>;
+
+/// What a workload reads. Shutting it down is the end of its input; dropping it may end the output as well.
+pub type Input = std::pin::Pin<Box<dyn tokio::io::AsyncWrite + Send>>;
+
+/// The streams of a started workload.
+pub struct Streams {
+    /// What it prints, from the first byte.
+    pub output: Output,
+    /// What it reads, if it reads anything.
+    pub input: Option<Input>,
+}
 
 /// How a workload ended, as the backend saw it. Nothing the workload prints can change it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -322,8 +335,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Makes a workload and checks that it is in the holder's network namespace and in no other; starts nothing.
     fn prepare<'a>(&'a self, spec: &'a WorkloadSpec) -> Asked<'a, Prepared>;
 
-    /// Starts a prepared workload and returns its output from the first byte.
-    fn start<'a>(&'a self, id: &'a SandboxId) -> Asked<'a, Output>;
+    /// Starts a prepared workload and returns its streams; `takes` as it was prepared.
+    fn start<'a>(&'a self, id: &'a SandboxId, takes: Takes) -> Asked<'a, Streams>;
 
     /// Waits for a started workload's end.
     fn wait<'a>(&'a self, id: &'a SandboxId) -> Asked<'a, Exit>;

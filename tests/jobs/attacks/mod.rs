@@ -19,4 +19,4 @@ mod network;
 mod output;
 mod power;
 mod resources;
-mod world;
+pub mod world;

@@ -26,7 +26,7 @@ pub fn checks(entered: &Result<(), EnterError>, enforcement: Enforcement) -> Vec
         Ok(()) => vec![powers()],
     };
     checks.extend(super::kernel::checks(enforcement));
-    checks.extend([ipv6(), engine(), room()]);
+    checks.extend([ipv6(), engine()]);
     checks
 }
 
@@ -115,10 +115,10 @@ fn engine() -> Check {
 /// Below this the journal soon refuses new flows.
 const LITTLE_BYTES: u64 = 1 << 30;
 
-fn room() -> Check {
-    let usual = gateway::config::GatewayConfig::default().state_dir;
+/// What is free where the record is kept.
+pub fn room(state_dir: &Path) -> Check {
     // where it will be made, if it is not there yet
-    let there = usual.ancestors().find(|path| path.exists());
+    let there = state_dir.ancestors().find(|path| path.exists());
     let path = there.unwrap_or(Path::new("/")).display();
     let Ok(stat) = nix::sys::statvfs::statvfs(there.unwrap_or(Path::new("/"))) else {
         return Check::not(

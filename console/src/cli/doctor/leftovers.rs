@@ -20,12 +20,19 @@ pub enum Leftover {
 
 /// Everything that is left over, if the roles that would own it do not answer.
 pub fn find(config: &Config) -> Vec<Leftover> {
-    let mut found = Vec::new();
     let answers = |socket: &Path| UnixStream::connect(socket).is_ok();
-    let (gateway, runner) = (
-        answers(&config.gateway.control),
-        answers(&config.runner.socket),
-    );
+    let gateway = answers(&config.gateway.control);
+    find_beside(config, gateway, answers(&config.runner.socket))
+}
+
+/// Everything that there is, whoever owns it now.
+pub fn find_all(config: &Config) -> Vec<Leftover> {
+    find_beside(config, false, false)
+}
+
+/// What is neither a living gateway's nor a living runner's.
+fn find_beside(config: &Config, gateway: bool, runner: bool) -> Vec<Leftover> {
+    let mut found = Vec::new();
     if !gateway {
         let namespace = config.gateway.namespace_path();
         found.extend(namespace.exists().then_some(Leftover::Namespace(namespace)));

@@ -88,6 +88,7 @@ pub fn perform(_arguments: &Arguments, shared: &Shared) -> Verdict {
     let mut checks = host::checks(&entered, enforcement);
     match loaded {
         Ok(config) => {
+            checks.push(host::room(&config.gateway.state_dir));
             checks.push(configuration(shared));
             checks.extend(roles::checks(&config));
             checks.extend(leftovers::checks(&config));

@@ -4,15 +4,22 @@ use clap::Args;
 use gateway::config::GatewayConfig;
 use runner::{IsolationChoice, JobRequest};
 
+use super::input::Brought;
 use crate::cli::policy::source;
 use crate::exit::{Failure, NOT_RUN};
 
 const HELP: &str = "\
 Examples:
   sallyport run -- curl https://example.com/              # denied: without --policy a run has no network
-  sallyport run --policy research.yml -- python3 agent.py
+  sallyport run --policy research.yml --copy agent.py -- python3 agent.py
+  sallyport run --policy research.yml --copy ./project/ -- /bin/sh -c './build && ./test'
+  git diff | sallyport run --policy model.yml --copy review.py -- python3 review.py
   sallyport run --policy internet --image debian:12 --root -- apt-get install -y jq
-  sallyport run --policy none --timeout 2m --memory 512m -- make test
+  sallyport run --timeout 2m --memory 512m --copy tool.py -- python3 tool.py
+
+A run sees its image and what --copy brings, and nothing else of this machine. A copy belongs to the run's user and lies
+in the working folder under its own name (a folder with a slash behind it: its content), or at PATH. What is piped to
+`sallyport run` the command reads as standard input; without a pipe or a file there it reads nothing.
 
 The exit code is the command's; 124 after the timeout, 125 when Sallyport could not run it, 126 when the command cannot
 be executed, 127 when it does not exist, 130 after Ctrl-C. Without a running gateway and runner both are started for
@@ -51,6 +58,9 @@ pub struct Arguments {
     /// Working directory in the sandbox
     #[arg(long, value_name = "DIR")]
     workdir: Option<String>,
+    /// File or folder that the command finds a copy of; repeat for several. At most 1 GiB together; links stay links
+    #[arg(long, value_name = "FOLDER-OR-FILE[:PATH]")]
+    copy: Vec<std::ffi::OsString>,
     /// Workspace, which chooses the workspace floor
     #[arg(long, default_value_t = gateway::control::api::default_workspace())]
     workspace: String,
@@ -58,18 +68,14 @@ pub struct Arguments {
     #[arg(long, short)]
     pub quiet: bool,
     /// The command and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "CMD"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<String>,
 }
 
 impl Arguments {
     /// The job that they ask for. Mistakes of the policy are told before anything is started.
-    pub fn job(self, config: &GatewayConfig) -> Result<JobRequest, Failure> {
+    pub fn job(self, config: &GatewayConfig) -> Result<(JobRequest, Brought), Failure> {
+        let brought = Brought::of(&self.copy)?;
         let policy = source(&self.policy, config).map_err(|failure| failure.code(NOT_RUN))?;
         let mut job = JobRequest::new(policy, self.command);
         job.image = self.image;
@@ -82,7 +88,8 @@ impl Arguments {
         job.env = self.env;
         job.workdir = self.workdir;
         job.workspace = self.workspace;
-        Ok(job)
+        job.takes = brought.takes();
+        Ok((job, brought))
     }
 }
 

@@ -1,11 +1,13 @@
 //! `sallyport run`: one command in a sandbox. Its streams are the command's, its exit code too.
 //!
-//! Owns: arguments, the stream to the terminal, cancellation. The roles are found or started by [`services`], the
+//! Owns: arguments, the stream to the terminal, cancellation; what is given to the command is [`input`]'s. The roles are found or started by [`services`], the
 //! summary is written by [`summary`]. Refuses to own: how a run is driven.
 
 mod arguments;
-mod services;
+mod input;
+pub mod services;
 mod summary;
+mod tree;
 
 use std::io::Write;
 
@@ -13,6 +15,7 @@ use runner::{EndReason, Event, RunId, RunnerError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub use arguments::Arguments;
+use input::Giving;
 use services::Services;
 
 use super::{Shared, wait};
@@ -48,19 +51,32 @@ impl From<runner::Failure> for Failure {
 pub fn perform(arguments: Arguments, shared: &Shared) -> Verdict {
     let config = shared.load()?;
     let quiet = arguments.quiet;
-    let job = arguments.job(&config.gateway)?;
+    let (job, brought) = arguments.job(&config.gateway)?;
     let format = shared.format();
     wait(async {
         let mut signals = Signals::new()?;
-        let starting = Services::ready(&config, shared.config.as_deref(), quiet);
-        let services = tokio::select! {
-            services = starting => services?,
-            () = signals.any() => return Ok(Outcome::Code(INTERRUPTED)),
-        };
         let client = runner::Client::new(&config.runner.socket);
-        let outcome = follow(&client, &job, &mut signals, View { format, quiet }).await;
-        services.release().await;
-        outcome
+        loop {
+            let starting = Services::ready(&config, shared.config.as_deref(), quiet);
+            let services = tokio::select! {
+                services = starting => services?,
+                () = signals.any() => return Ok(Outcome::Code(INTERRUPTED)),
+            };
+            let outcome = match client.run(&job).await {
+                // it was asked to stop in between: another is started when it is gone
+                Err(RunnerError::Refused(refused)) if refused.code == runner::api::STOPPING => None,
+                Err(error) => Some(Err(error.into())),
+                Ok(stream) => {
+                    let view = View { format, quiet };
+                    let giving = Giving::new(&client, &brought);
+                    Some(follow(&client, stream, giving, &mut signals, view).await)
+                }
+            };
+            services.release().await;
+            if let Some(outcome) = outcome {
+                return outcome;
+            }
+        }
     })
 }
 
@@ -97,16 +113,20 @@ impl Signals {
 
 async fn follow(
     client: &runner::Client,
-    job: &runner::JobRequest,
+    mut stream: runner::Stream,
+    mut giving: Giving<'_>,
     signals: &mut Signals,
     view: View,
 ) -> Verdict {
-    let mut stream = client.run(job).await?;
     let mut run: Option<RunId> = None;
     let mut cancelled = false;
     loop {
         let event = tokio::select! {
             event = stream.next() => event?,
+            failure = giving.broken() => {
+                // what came in is not what was to come in: the runner ends the run, and this is why
+                return Err(failure);
+            }
             () = signals.any() => {
                 // the second one does not wait for the clean-up: dropping the stream ends the run as well
                 if std::mem::replace(&mut cancelled, true) {
@@ -124,6 +144,7 @@ async fn follow(
         };
         if let Event::Accepted { run: id } = &event {
             run = Some(id.clone());
+            giving.begin(id);
             if cancelled {
                 client.cancel(id).await?;
             }
@@ -137,7 +158,12 @@ async fn follow(
             Event::Ended {
                 reason: EndReason::Cancelled,
                 ..
-            } if cancelled => return Ok(Outcome::Code(INTERRUPTED)),
+            }
+            | Event::Failed(_)
+                if cancelled =>
+            {
+                return Ok(Outcome::Code(INTERRUPTED));
+            }
             Event::Ended { code, .. } => {
                 return Ok(Outcome::Code(u8::try_from(code).unwrap_or(NOT_RUN)));
             }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bollard::Docker;
 use bollard::models::SystemInfo;
 
+use super::ask::{engine, within};
 use super::elsewhere::elsewhere;
 use crate::config::EngineChoice;
 use crate::sandbox::{Facts, Isolation, SandboxError};
@@ -92,25 +93,15 @@ async fn try_socket(path: &Path) -> Result<Option<Connected>, SandboxError> {
     if !path.exists() {
         return Ok(None);
     }
-    let engine = |act, source| SandboxError::Engine {
-        act,
-        source: Box::new(source),
-    };
     let text = path.to_string_lossy();
     let api =
         Docker::connect_with_unix(&text, LONGEST_REQUEST_SECONDS, bollard::API_DEFAULT_VERSION)
-            .map_err(|e| engine("opening the engine's socket", e))?;
+            .map_err(engine("opening the engine's socket"))?;
     let Ok(Ok(api)) = tokio::time::timeout(GREETING, api.negotiate_version()).await else {
         return Ok(None);
     };
-    let version = api
-        .version()
-        .await
-        .map_err(|e| engine("asking the engine's version", e))?;
-    let info = api
-        .info()
-        .await
-        .map_err(|e| engine("asking what the engine can do", e))?;
+    let version = within("asking the engine's version", api.version()).await?;
+    let info = within("asking what the engine can do", api.info()).await?;
     let here = (info.operating_system.as_deref(), info.name.as_deref());
     if let Some(elsewhere) = elsewhere(here.0, here.1, info.kernel_version.as_deref()) {
         return Err(SandboxError::Elsewhere(elsewhere));

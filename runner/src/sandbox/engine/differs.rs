@@ -81,6 +81,7 @@ mod tests {
                 cpu_millis: 100,
                 pids: 16,
             },
+            takes: crate::job::Takes::default(),
             deadline_seconds: 60,
             files: PodFiles {
                 resolv_conf: "/r".into(),

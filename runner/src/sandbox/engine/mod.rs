@@ -23,16 +23,16 @@ use bollard::query_parameters::{
 };
 use futures_util::StreamExt;
 
-use self::ask::{engine, host, settled, settled_or_stopped, within};
+use self::ask::{engine, host, settled, settled_or_stopped, status, within};
 use self::connect::{Connected, Flavour};
 use self::differs::{difference, unlimited};
 use self::spec::{Ceilings, Common, INSTANCE_LABEL, RUN_LABEL};
 use super::{
-    Asked, Backend, Chunk, Exit, Facts, HolderSpec, ImageFacts, Isolation, Output, Owned, Prepared,
-    Role, SandboxError, SandboxId, User, WorkloadSpec, guest, seccomp,
+    Asked, Backend, Chunk, Exit, Facts, HolderSpec, ImageFacts, Isolation, Owned, Prepared, Role,
+    SandboxError, SandboxId, Streams, User, WorkloadSpec, guest, seccomp,
 };
 use crate::config::EngineChoice;
-use crate::job::ImageName;
+use crate::job::{ImageName, Takes};
 
 /// The engine backend.
 #[derive(Debug)]
@@ -248,10 +248,13 @@ impl Backend for Engine {
         })
     }
 
-    fn start<'a>(&'a self, id: &'a SandboxId) -> Asked<'a, Output> {
+    fn start<'a>(&'a self, id: &'a SandboxId, takes: Takes) -> Asked<'a, Streams> {
         Box::pin(async move {
             let options = AttachContainerOptions {
                 stream: true,
+                stdin: !takes.is_nothing(),
+                // none: what a command reads is bytes, and Podman would look for its usual ones in them
+                detach_keys: Some(String::new()),
                 stdout: true,
                 stderr: true,
                 ..AttachContainerOptions::default()
@@ -263,9 +266,13 @@ impl Backend for Engine {
             .await?;
             self.start_container(id).await?;
             // The engine ends the connection when its writing half goes, so it lives as long as the output.
-            let input = attached.input;
+            let (input, unused) = if takes.is_nothing() {
+                (None, Some(attached.input))
+            } else {
+                (Some(attached.input), None)
+            };
             let chunks = attached.output.map(move |piece| {
-                let _kept = &input;
+                let _kept = &unused;
                 match piece {
                     Ok(LogOutput::StdErr { message }) => Ok(Chunk::Err(message)),
                     Ok(
@@ -276,7 +283,10 @@ impl Backend for Engine {
                     Err(error) => Err(engine("reading output")(error)),
                 }
             });
-            Ok(chunks.boxed())
+            Ok(Streams {
+                output: chunks.boxed(),
+                input,
+            })
         })
     }
 
@@ -326,10 +336,12 @@ impl Backend for Engine {
                     .remove_container(&id.0, Some(options))
                     .await)
             };
-            settled(
-                within("removing a container", work).await?,
-                "removing a container",
-            )
+            let act = "removing a container";
+            match within(act, work).await? {
+                // somebody else removes it, and has not done so: it is not gone
+                Err(error) if status(&error) == Some(409) => Err(engine(act)(error)),
+                other => settled(other, act),
+            }
         })
     }
 

@@ -187,12 +187,15 @@ pub fn workload(
         mounts: Some(mounts),
         ..host(common)
     };
+    let reads = !spec.takes.is_nothing();
     let mut cmd = vec![
         "init".to_owned(),
         "--deadline-seconds".to_owned(),
         spec.deadline_seconds.to_string(),
-        "--".to_owned(),
     ];
+    cmd.extend(spec.takes.files.then(|| "--files".to_owned()));
+    cmd.extend(spec.takes.stdin.then(|| "--stdin".to_owned()));
+    cmd.push("--".to_owned());
     cmd.extend(spec.command.iter().cloned());
     ContainerCreateBody {
         image: Some(spec.image_id.clone()),
@@ -208,6 +211,10 @@ pub fn workload(
                 .collect(),
         ),
         working_dir: Some(spec.workdir.clone()),
+        attach_stdin: Some(reads),
+        open_stdin: Some(reads),
+        // its end is the end of what the command reads
+        stdin_once: Some(reads),
         attach_stdout: Some(true),
         attach_stderr: Some(true),
         ..body(labels(common.instance, &spec.run, Role::Workload), host)

@@ -2,7 +2,8 @@
 //!
 //! Runs that share started roles hold a shared lock on `users`; whoever can take it alone afterwards is the last and
 //! stops them. Starting and stopping happen under a second lock, so two runs never do either at once. A process is
-//! signalled only while its start time is the one that was noted: a number alone may be somebody else's by then.
+//! signalled only while its start time is the one that was noted: a number alone may be somebody else's by then. Where
+//! `sallyport up` starts or stops them ([`Upkeep`]) a run waits until it has: two pairs would be in each other's way.
 
 mod process;
 
@@ -26,6 +27,8 @@ use process::{Noted, Traces, start_time};
 const LONGEST_START: Duration = Duration::from_mins(1);
 /// The runner's own limit for cleaning up, and a little more.
 const LONGEST_STOP: Duration = Duration::from_secs(75);
+/// Whose lock says that `sallyport up` is at work.
+const UPKEEP: &str = "upkeep";
 const STEP: Duration = Duration::from_millis(20);
 /// Lines of a role's log that a failed start shows.
 const TAIL: usize = 8;
@@ -58,11 +61,16 @@ impl Services {
                 });
             }
         }
-        let folder = folder(config);
-        std::fs::create_dir_all(&folder).map_err(|e| {
-            Failure::new(format!("making {}: {e}", folder.display()))
-                .hint("start a gateway and a runner, or run this as root")
-        })?;
+        refuse_closed(config)?;
+        let folder = made_folder(config)?;
+        if settled(config, &folder).await? {
+            return Ok(Self {
+                folder,
+                traces,
+                users: None,
+                children: Vec::new(),
+            });
+        }
         let starting = lock(
             &folder.join("starting"),
             FlockArg::LockExclusiveNonblock,
@@ -271,6 +279,68 @@ impl Services {
     }
 }
 
+/// Held by `sallyport up`: it starts both roles, and stops them.
+#[derive(Debug)]
+pub struct Upkeep(
+    #[expect(dead_code, reason = "a lock lives as long as what holds it")] Flock<File>,
+);
+
+impl Upkeep {
+    /// Says that both roles are this process's.
+    pub async fn claim(config: &Config) -> Result<Self, Failure> {
+        let path = made_folder(config)?.join(UPKEEP);
+        let lock = lock(&path, FlockArg::LockSharedNonblock, Duration::ZERO);
+        Ok(Self(lock.await?))
+    }
+}
+
+/// Whoever may not open a runner's socket cannot start one in its place.
+fn refuse_closed(config: &Config) -> Result<(), Failure> {
+    let socket = &config.runner.socket;
+    match std::os::unix::net::UnixStream::connect(socket) {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            let told = format!("the runner at {} is not this user's", socket.display());
+            Err(Failure::new(told).hint(
+                "only its own user and root start runs there; name a configuration of your own with --config",
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Waits for whoever starts or stops both roles. True if both answer then and are theirs; false if they are to be
+/// started.
+async fn settled(config: &Config, folder: &Path) -> Result<bool, Failure> {
+    let end = Instant::now() + LONGEST_STOP;
+    let path = folder.join(UPKEEP);
+    let mut kept = false;
+    loop {
+        let upkeep = lock(&path, FlockArg::LockExclusiveNonblock, Duration::ZERO);
+        let free = upkeep.await.is_ok();
+        kept |= !free;
+        if kept && gateway_answers(config).await && runner_answers(config).await {
+            return Ok(true);
+        }
+        if free && !runner_stops(config).await {
+            return Ok(false);
+        }
+        if Instant::now() > end {
+            let told = "gateway and runner neither answer nor stop";
+            return Err(Failure::new(told).hint("`sallyport doctor` names the cause"));
+        }
+        tokio::time::sleep(STEP).await;
+    }
+}
+
+fn made_folder(config: &Config) -> Result<PathBuf, Failure> {
+    let folder = folder(config);
+    std::fs::create_dir_all(&folder).map_err(|e| {
+        Failure::new(format!("making {}: {e}", folder.display()))
+            .hint("start a gateway and a runner, or run this as root")
+    })?;
+    Ok(folder)
+}
+
 fn say(quiet: bool, what: &str) {
     if !quiet {
         show::note(format_args!("sallyport: {what}"));
@@ -303,11 +373,15 @@ async fn gateway_open(config: &Config) -> Result<(), Option<String>> {
     }
 }
 
+/// Whether a runner answers and takes runs.
 async fn runner_answers(config: &Config) -> bool {
-    runner::Client::new(&config.runner.socket)
-        .health()
-        .await
-        .is_ok()
+    let health = runner::Client::new(&config.runner.socket).health().await;
+    health.is_ok_and(|health| !health.stopping)
+}
+
+async fn runner_stops(config: &Config) -> bool {
+    let health = runner::Client::new(&config.runner.socket).health().await;
+    health.is_ok_and(|health| health.stopping)
 }
 
 async fn lock(path: &Path, how: FlockArg, patience: Duration) -> Result<Flock<File>, Failure> {

@@ -34,6 +34,7 @@ fn spec(user: User) -> WorkloadSpec {
             cpu_millis: 1500,
             pids: 256,
         },
+        takes: crate::job::Takes::default(),
         deadline_seconds: 1200,
         files: PodFiles {
             resolv_conf: "/r/resolv".into(),

@@ -3,10 +3,14 @@
 //! Owns the shape and the checks that need no I/O; every mistake is reported at once. Refuses to own where the file lies
 //! and who may read it.
 
-use std::path::PathBuf;
+mod grammar;
+
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+pub use grammar::RUNNER as SHAPE;
 
 use crate::job::{ImageName, IsolationChoice};
 
@@ -103,16 +107,7 @@ impl Default for RunnerConfig {
             || ("/var/lib/sallyport".into(), "/run/sallyport".into()),
             |own| (own.state, own.run),
         );
-        Self {
-            engine: EngineChoice::Auto,
-            pool: 1,
-            max_runs: 64,
-            control: run.join("control.sock"),
-            socket: run.join("runner.sock"),
-            state_dir: state.join("runner"),
-            run_dir: run.join("runner"),
-            limits: Limits::default(),
-        }
+        Self::under(&state, &run)
     }
 }
 
@@ -138,6 +133,20 @@ impl Default for Limits {
 const LARGEST_POOL: usize = 256;
 
 impl RunnerConfig {
+    /// The defaults below the folders of a gateway: one file describes one installation.
+    pub fn under(state: &Path, run: &Path) -> Self {
+        Self {
+            engine: EngineChoice::Auto,
+            pool: 1,
+            max_runs: 64,
+            control: run.join("control.sock"),
+            socket: run.join("runner.sock"),
+            state_dir: state.join("runner"),
+            run_dir: run.join("runner"),
+            limits: Limits::default(),
+        }
+    }
+
     /// Every mistake, as `key: what is wrong`.
     pub fn mistakes(&self) -> Vec<String> {
         let mut mistakes = Vec::new();
@@ -215,6 +224,25 @@ mod tests {
         .unwrap();
         assert_eq!(config.mistakes().len(), 6, "{:?}", config.mistakes());
         assert!(serde_json::from_str::<RunnerConfig>(r#"{"poll":1}"#).is_err());
+    }
+
+    #[test]
+    fn every_setting_is_in_the_grammar() {
+        let keys = |value: &serde_json::Value| -> Vec<String> {
+            value.as_object().unwrap().keys().cloned().collect()
+        };
+        let named = |shape: &netpolicy::document::shape::Shape| -> Vec<String> {
+            let mut keys: Vec<_> = shape.fields.iter().map(|f| f.key.to_owned()).collect();
+            keys.sort();
+            keys
+        };
+        let defaults = serde_json::to_value(RunnerConfig::default()).unwrap();
+        assert_eq!(keys(&defaults), named(&SHAPE));
+        let limits = SHAPE.fields.iter().find(|f| f.key == "limits").unwrap();
+        let netpolicy::document::shape::Kind::Object(shape) = &limits.kind else {
+            panic!("limits are a mapping");
+        };
+        assert_eq!(keys(&defaults["limits"]), named(shape));
     }
 
     #[test]
