@@ -1,6 +1,7 @@
 //! What an ordinary user has without root, beyond the promises that are tested at every place: proof on the machine, a
 //! gateway that dies, budgets, and the truth about limits that a rootless engine cannot hold.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -143,4 +144,27 @@ fn uninstall_leaves_nothing_of_an_ordinary_user(place: Place) {
     ] {
         assert!(!path.exists(), "{}", path.display());
     }
+}
+
+at!(who_may_not_open_the_runners_socket_is_told_whose_it_is: rootless);
+fn who_may_not_open_the_runners_socket_is_told_whose_it_is(_place: Place) {
+    let user = lab::User::prepared();
+    // a folder of root's, closed to others, and a configuration that everybody reads
+    let (closed, open) = (
+        tempfile::tempdir().expect("a folder"),
+        tempfile::tempdir().expect("a folder"),
+    );
+    let at = closed.path().display();
+    let text = format!("gateway: {{ state_dir: {at}/state, run_dir: {at}/run }}\n");
+    let config = open.path().join("config.yml");
+    std::fs::write(&config, text).expect("a configuration");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(open.path(), mode).expect("a mode");
+    let config = config.display().to_string();
+    let arguments = ["run", "--config", &config, "--", "true"];
+    let output = lab::cli::command_of(&user, &arguments).output();
+    let said: lab::cli::Said = output.expect("start").into();
+    assert_eq!(said.code, Some(125), "{said:?}");
+    assert!(said.err.contains("is not this user's"), "{said:?}");
+    assert!(!said.err.contains("locking"), "{said:?}");
 }

@@ -1,6 +1,7 @@
 //! `sallyport config`: check the configuration file, print its JSON Schema.
 
 use clap::Subcommand;
+use gateway::config::EgressFilter;
 
 use super::Shared;
 use crate::config::schema;
@@ -25,7 +26,11 @@ pub fn perform(verb: &Verb, shared: &Shared) -> Verdict {
 /// Also what `--check` of the roles does.
 pub fn check(shared: &Shared) -> Verdict {
     let file = shared.file();
-    let mistakes = file.check()?.err().unwrap_or_default();
+    let checked = file.check()?;
+    let open = checked
+        .as_ref()
+        .is_ok_and(|config| config.gateway.egress_filter == EgressFilter::Off);
+    let mistakes = checked.err().unwrap_or_default();
     let name = file.path().map_or_else(
         || "the built-in configuration".to_owned(),
         |p| p.display().to_string(),
@@ -46,6 +51,11 @@ pub fn check(shared: &Shared) -> Verdict {
         show::note(format_args!(
             "{name} is readable by others; `chmod 600 {name}` before secrets go into it"
         ));
+    }
+    if open {
+        show::note(
+            "`egress_filter: off` alone opens nothing: the gateway starts with --i-accept-open-networks only",
+        );
     }
     Ok(if mistakes.is_empty() {
         Outcome::Good
