@@ -158,8 +158,10 @@ fn who_may_not_open_the_runners_socket_is_told_whose_it_is(_place: Place) {
     let text = format!("gateway: {{ state_dir: {at}/state, run_dir: {at}/run }}\n");
     let config = open.path().join("config.yml");
     std::fs::write(&config, text).expect("a configuration");
-    let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(open.path(), mode).expect("a mode");
+    for (folder, mode) in [(&closed, 0o700), (&open, 0o755)] {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(folder.path(), mode).expect("a mode");
+    }
     let config = config.display().to_string();
     let arguments = ["run", "--config", &config, "--", "true"];
     let output = lab::cli::command_of(&user, &arguments).output();
