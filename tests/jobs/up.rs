@@ -113,7 +113,7 @@ fn a_run_while_up_is_stopping_waits_and_starts_its_own() {
     kill(pid(child.id()), Signal::SIGTERM).expect("signal");
     eventually("the runner to be stopping", || {
         log(lab.directory())
-            .contains("stopping the runner")
+            .contains("stopping console and runner")
             .then_some(())
     });
     let said = lab
@@ -141,13 +141,16 @@ fn a_role_that_refuses_to_start_ends_up_and_one_that_starts_later_is_waited_for(
         said.err.contains("the gateway refuses to start"),
         "{said:?}"
     );
-    assert!(!said.err.contains("starting it again"), "{said:?}");
+    assert!(!said.err.contains("the gateway ended"), "{said:?}");
     // while a fresh one has nothing to complain about
     let mut lab = self::lab();
     let mut child = up(&mut lab);
     let log = log(lab.directory());
-    assert!(!log.contains("WARN"), "{log}");
-    assert!(!log.contains("starting it again"), "{log}");
+    let complains = |line: &str| line.contains("WARN") && line.contains("runner::");
+    assert!(!log.lines().any(complains), "{log}");
+    for role in ["gateway", "runner"] {
+        assert!(!log.contains(&format!("the {role} ended")), "{log}");
+    }
     kill(pid(child.id()), Signal::SIGTERM).expect("signal");
     child.wait().expect("it ends");
 }

@@ -202,7 +202,10 @@ impl Role {
         }
         tokio::time::sleep(self.pause).await;
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-        self.start()
+        if let Err(failure) = self.start() {
+            show::failure(&failure);
+        }
+        Ok(())
     }
 
     async fn stop(&mut self) {
