@@ -34,6 +34,13 @@ pub struct Context {
     pub open: Open,
 }
 
+impl Context {
+    /// Whether a network's flows are decided at all now.
+    pub fn may_pass(&self, network: &crate::network::Network) -> bool {
+        self.networks.may_pass(&self.open, network)
+    }
+}
+
 impl std::fmt::Debug for Context {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Context").finish_non_exhaustive()

@@ -177,7 +177,26 @@ impl Posture {
                 .get()
                 .map_or("", |e| e.backend().as_str())
                 .to_owned(),
+            selftest: None,
         }
+    }
+
+    /// Which enforcement generation is in force, if one is.
+    pub fn enforced(&self) -> Option<u64> {
+        let now = self.now();
+        (now.state == State::Enforcing).then_some(now.generation)
+    }
+
+    /// Seals for a check that failed under a generation, if that is still in force; the next look tries again.
+    pub fn fail(&self, enforced: Option<u64>, cause: &Cause) {
+        {
+            let _acting = self.act();
+            if enforced.is_none() || self.enforced() != enforced {
+                return;
+            }
+            self.seal(cause);
+        }
+        self.wake();
     }
 
     /// Something may have changed: look now.

@@ -125,6 +125,6 @@ fn network_of(entry: &Entry) -> Option<&NetworkId> {
         Entry::Denial(denied) | Entry::Failure(denied) => Some(&denied.subject.network),
         Entry::Folded { first, .. } => Some(&first.subject.network),
         Entry::Network(change) => Some(&change.network),
-        Entry::Source(_) | Entry::Posture { .. } | Entry::Gap { .. } => None,
+        Entry::Source(_) | Entry::Selftest(_) | Entry::Posture { .. } | Entry::Gap { .. } => None,
     }
 }

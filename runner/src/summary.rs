@@ -104,7 +104,7 @@ impl Tally {
                 self.denied(outcome, first, *count);
             }
             Entry::Network(change) => self.detached |= change.change == "detached",
-            Entry::Source(_) | Entry::Posture { .. } | Entry::Gap { .. } => {}
+            Entry::Source(_) | Entry::Selftest(_) | Entry::Posture { .. } | Entry::Gap { .. } => {}
         }
     }
 

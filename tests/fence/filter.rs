@@ -60,6 +60,10 @@ fn turned_off_opens_private_networks_to_internet_policies_and_nothing_else() {
         assert_eq!(sandbox.run(|| connect(there).is_open()), open, "{number}");
         drop(listener);
     }
+    let said = lab.sallyport(&["selftest"]).expect(0).out;
+    assert!(said.contains("turned off"), "{said}");
+    let verdict = said.lines().last().unwrap_or_default();
+    assert!(verdict.starts_with("Turned off: "), "{said}");
     let record = lab.records();
     let reached = record.iter().any(|entry| entry.to_string().contains(LAN4));
     assert!(reached, "what is open is recorded all the same");

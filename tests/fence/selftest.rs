@@ -10,12 +10,32 @@ fn selftest_proves_every_promise_and_puts_no_frame_of_it_on_the_uplink() {
     let lab = Lab::builder().gateway_only().start();
     let frames = lab.capture.mark();
     let report = lab.sallyport(&["selftest", "--json"]).expect(0).json();
-    let probes = report["probes"].as_array().expect("probes");
-    assert!(probes.len() >= 5, "{report}");
-    for probe in probes {
-        assert_eq!(probe["passed"], true, "{probe}");
-        let told = |key: &str| probe[key].as_str().is_some_and(|text| !text.is_empty());
-        assert!(told("name") && told("promise") && told("seen"), "{probe}");
+    let checks = report["checks"].as_array().expect("checks");
+    assert!(report["passed"] == true && checks.len() > 150, "{report}");
+    for check in checks {
+        assert_ne!(check["outcome"], "failed", "{check}");
+        for key in ["check", "family", "variant", "promise", "detail"] {
+            let told = check[key].as_str().is_some_and(|text| !text.is_empty());
+            assert!(told, "{key}: {check}");
+        }
+    }
+    let passed = |check: &str, family: &str| {
+        let is = |c: &&serde_json::Value| c["check"] == check && c["family"] == family;
+        checks
+            .iter()
+            .find(is)
+            .is_some_and(|c| c["outcome"] == "passed")
+    };
+    for family in ["ipv4", "ipv6"] {
+        for check in [
+            "control_broker",
+            "sctp",
+            "metadata",
+            "to_host",
+            "permitted_tcp",
+        ] {
+            assert!(passed(check, family), "{check} {family}: {report}");
+        }
     }
     for address in METADATA.iter().chain([&OTHER4, &"8.8.8.8", &"10.0.0.5"]) {
         lab.capture.none_to(frames, ip(address));
@@ -25,6 +45,21 @@ fn selftest_proves_every_promise_and_puts_no_frame_of_it_on_the_uplink() {
     assert_eq!(networks, serde_json::json!([]));
     let table = lab.sallyport(&["selftest"]).expect(0).out;
     assert!(table.contains("ok") && table.contains("PROMISE"), "{table}");
+    assert!(table.contains("0 failed"), "{table}");
+    assert!(
+        table.trim_end().ends_with("Private networks blocked"),
+        "{table}"
+    );
+    // what came out stands in the record, also in its public form, and doctor shows the newest
+    let kept = lab.sallyport(&["record", "export"]).expect(0).out;
+    assert!(kept.contains(r#""kind":"selftest""#), "{kept}");
+    let kept = lab.sallyport(&["record", "export", "--format", "ocsf"]);
+    let kept = kept.expect(0).out;
+    assert!(kept.contains(r#""event_code":"selftest""#), "{kept}");
+    let report = lab.sallyport(&["doctor", "--json"]).json();
+    let checks = report["checks"].as_array().expect("checks");
+    let newest = checks.iter().find(|c| c["name"] == "selftest");
+    assert_eq!(newest.expect("the check")["state"], "ok", "{report}");
 }
 
 #[test]

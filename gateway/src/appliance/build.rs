@@ -100,7 +100,7 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
     let control = control(&config)?;
     let threads = Threads::start().map_err(files("starting the threads of", &config.control))?;
     let metrics = collectors(&config)?;
-    let selftest = Arc::new(Selftest::new(registry.clone(), firewall.clone()));
+    let selftest = Arc::new(Selftest::new(registry.clone(), ctx.journal.clone()));
     let verbs = Arc::new(Verbs {
         ctx: ctx.clone(),
         registry: registry.clone(),

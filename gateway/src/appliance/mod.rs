@@ -199,6 +199,12 @@ impl Appliance {
         &self.posture
     }
 
+    /// The escape suite, for tests that make a hole for it.
+    #[cfg(test)]
+    pub(crate) fn selftest(&self) -> &Arc<crate::selftest::Selftest> {
+        &self.verbs.selftest
+    }
+
     /// Runs until `shutdown` is ready, then stops cleanly.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let Self {
@@ -247,7 +253,11 @@ impl Appliance {
             "posture",
             posture
                 .clone()
-                .keep(registry.clone(), Arc::new(move || probe.quick())),
+                .keep(registry.clone(), Arc::new(move || probe.gate())),
+        );
+        tasks.keep(
+            "selftest",
+            crate::selftest::keep(verbs.selftest.clone(), posture.clone(), config.selftest),
         );
         if let Some(endpoint) = &config.telemetry {
             // Not kept: what a collector misses is in the record.

@@ -136,6 +136,11 @@ pub static GATEWAY: Shape = Shape {
             Kind::Object(&TELEMETRY),
             "Flows and denials as OpenTelemetry logs and spans. Without it nothing is sent.",
         ),
+        field(
+            "selftest",
+            Kind::Object(&SELFTEST),
+            "The escape suite, which the gateway runs before it enforces, and on a schedule.",
+        ),
     ],
     bonds: &[],
 };
@@ -362,6 +367,16 @@ static JOURNAL: Shape = Shape {
     bonds: &[],
 };
 
+static SELFTEST: Shape = Shape {
+    what: "selftest",
+    fields: &[field(
+        "every",
+        Kind::Text(&PAUSE),
+        "How often it runs: from 1m to 24h. Default 1h.",
+    )],
+    bonds: &[],
+};
+
 static TELEMETRY: Shape = Shape {
     what: "telemetry",
     fields: &[Field {
@@ -416,6 +431,13 @@ pub static FOLDER: Format = Format {
     expected: "an absolute folder without '..'",
     pattern: Some("^/."),
     fits: |text| is_path(text) && text != "/",
+    lexis: Lexis::Words,
+};
+
+static PAUSE: Format = Format {
+    expected: "a time from 1m to 24h, such as 30m or 2h",
+    pattern: Some("^[1-9][0-9]{0,3}[mh]$"),
+    fits: |text| super::read::pause(text).is_some(),
     lexis: Lexis::Words,
 };
 

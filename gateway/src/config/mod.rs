@@ -148,6 +148,8 @@ pub struct GatewayConfig {
     pub management: Option<Management>,
     /// Collector of logs and spans; `None`: nothing is sent.
     pub telemetry: Option<Endpoint>,
+    /// How often the escape suite runs while the gateway enforces.
+    pub selftest: std::time::Duration,
 }
 
 impl Default for GatewayConfig {
@@ -187,6 +189,9 @@ impl Default for GatewayConfig {
             // Off: a port that nobody asked for is one more thing to know about a machine.
             management: None,
             telemetry: None,
+            // A few hundred small frames: nothing beside what a machine does in an hour, and soon enough to notice that
+            // a new kernel, driver or firewall behaves otherwise.
+            selftest: std::time::Duration::from_hours(1),
             state_dir,
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netpolicy::addr::{parse_ip, parse_net};
@@ -105,6 +106,7 @@ pub fn config(section: &Node, mistakes: &mut Mistakes) -> GatewayConfig {
                 .filter_map(|n| name(n, mistakes))
                 .collect(),
         },
+        selftest: selftest(section).unwrap_or(defaults.selftest),
         state_dir,
         run_dir,
     }
@@ -117,6 +119,27 @@ fn enforcement(section: &Node) -> Enforcement {
         Some("iptables") => Enforcement::Iptables,
         _ => Enforcement::Auto,
     }
+}
+
+fn selftest(section: &Node) -> Option<Duration> {
+    let node = section.field("selftest")?.field("every")?;
+    node.scalar().and_then(pause)
+}
+
+/// Whole minutes or hours, at most a day.
+pub(super) fn pause(text: &str) -> Option<Duration> {
+    let (number, minutes) = match (text.strip_suffix('m'), text.strip_suffix('h')) {
+        (Some(number), _) => (number, 1),
+        (None, Some(number)) => (number, 60),
+        (None, None) => return None,
+    };
+    if number.len() > 4 || number.starts_with('0') || !number.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let minutes = number.parse::<u64>().ok()? * minutes;
+    (1..=24 * 60)
+        .contains(&minutes)
+        .then(|| Duration::from_mins(minutes))
 }
 
 fn floods(node: Option<&Node>) -> netpolicy::ruleset::Limits {

@@ -326,7 +326,10 @@ impl Verbs {
 
     /// Posture.
     pub fn posture(&self) -> PostureView {
-        self.posture.view()
+        PostureView {
+            selftest: self.selftest.newest(),
+            ..self.posture.view()
+        }
     }
 
     /// The kernel rules in force, as text.
@@ -369,10 +372,12 @@ impl Verbs {
         }))
     }
 
-    /// Runs the escape suite.
+    /// Runs the escape suite, also of a gateway that stays sealed; one that is starting or repairing itself is about to be
+    /// open.
     pub async fn selftest(&self) -> Result<SelftestReport, Problem> {
+        let _ = self.wait_open().await;
         self.selftest
-            .run()
+            .run(&self.posture, "asked")
             .await
             .map_err(|e| Problem::new(500, "kernel", format!("the selftest could not run: {e}")))
     }

@@ -33,7 +33,7 @@ pub fn is_ours(name: &str) -> bool {
 }
 
 /// Hardware address of every outer end: locally administered, never on the same segment as another.
-const OUTER_MAC: [u8; 6] = [0x02, 0x53, 0x50, 0, 0, 1];
+pub const OUTER_MAC: [u8; 6] = [0x02, 0x53, 0x50, 0, 0, 1];
 
 /// Both ends' addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,6 +122,12 @@ pub async fn furnish_outer(handle: &Handle, index: u32, pair: &Pair) -> Result<(
         .act(format!("adding the route to {}", pair.v6))?;
     neighbour(handle, index, pair.v4.into(), &pair.inner_mac()).await?;
     neighbour(handle, index, pair.v6.into(), &pair.inner_mac()).await
+}
+
+/// Brings the loopback of a namespace up.
+pub async fn raise_loopback(handle: &Handle) -> Result<(), KernelError> {
+    let lo = index_of(handle, "lo").await?;
+    bring_up(handle, lo, "bringing a loopback up").await
 }
 
 /// Sets up the inner end and reads it back. Inside the sandbox's namespace.

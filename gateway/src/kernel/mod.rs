@@ -44,6 +44,7 @@ pub mod survey;
 pub mod sysctl;
 mod uphold;
 mod wire;
+pub mod witness;
 mod xt;
 
 pub use attach::{AttachPlan, Attached, LiveLink, Removal};

@@ -65,7 +65,9 @@ impl Tap {
             let socket = Socket::new(Domain::PACKET, kind, Some(Protocol::from(0))).act(act())?;
             buffers::receive(&socket, BUFFER).act(act())?;
             setsockopt(&socket, sockopt::ReceiveTimestampns, &true).act(act())?;
-            socket.bind(&address(index).act(act())?).act(act())?;
+            socket
+                .bind(&address(index, libc::ETH_P_ALL).act(act())?)
+                .act(act())?;
             Ok(Self {
                 socket,
                 statistics: Statistics::default(),
@@ -105,29 +107,35 @@ impl Tap {
 
     /// How many there were and how many were missed.
     pub fn statistics(&mut self) -> io::Result<Statistics> {
-        let mut now = libc::tpacket_stats {
-            tp_packets: 0,
-            tp_drops: 0,
-        };
-        let mut length = libc::socklen_t::try_from(size_of_val(&now)).map_err(io::Error::other)?;
-        // SAFETY: the option fills a `tpacket_stats`; pointer and length describe one.
-        let result = unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut now).cast(),
-                &raw mut length,
-            )
-        };
-        if result != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // Reading sets the kernel's counts to zero.
-        self.statistics.received += u64::from(now.tp_packets);
-        self.statistics.dropped += u64::from(now.tp_drops);
+        self.statistics = statistics(&self.socket, self.statistics)?;
         Ok(self.statistics)
     }
+}
+
+/// The counts of a packet socket, added to those of before: reading sets the kernel's to zero.
+pub(super) fn statistics(socket: &Socket, before: Statistics) -> io::Result<Statistics> {
+    let mut now = libc::tpacket_stats {
+        tp_packets: 0,
+        tp_drops: 0,
+    };
+    let mut length = libc::socklen_t::try_from(size_of_val(&now)).map_err(io::Error::other)?;
+    // SAFETY: the option fills a `tpacket_stats`; pointer and length describe one.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut now).cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Statistics {
+        received: before.received + u64::from(now.tp_packets),
+        dropped: before.dropped + u64::from(now.tp_drops),
+    })
 }
 
 impl AsRawFd for Tap {
@@ -136,13 +144,11 @@ impl AsRawFd for Tap {
     }
 }
 
-/// Every protocol on one link.
-fn address(index: u32) -> io::Result<SockAddr> {
+/// One protocol (or every one, `ETH_P_ALL`) on one link (or every one, 0).
+pub(super) fn address(index: u32, protocol: i32) -> io::Result<SockAddr> {
     let link = libc::sockaddr_ll {
         sll_family: u16::try_from(libc::AF_PACKET).map_err(io::Error::other)?,
-        sll_protocol: u16::try_from(libc::ETH_P_ALL)
-            .map_err(io::Error::other)?
-            .to_be(),
+        sll_protocol: u16::try_from(protocol).map_err(io::Error::other)?.to_be(),
         sll_ifindex: i32::try_from(index).map_err(io::Error::other)?,
         sll_hatype: 0,
         sll_pkttype: 0,

@@ -79,7 +79,7 @@ fn accept_first(ctx: &Context, client: TcpStream, source: SocketAddr, destinatio
         origin.record_denial(&intent, &plain_denial(reason), None);
         reset(&client);
     };
-    if !*ctx.open.borrow() {
+    if !ctx.may_pass(&origin.network) {
         return deny(Reason::GatewaySealed);
     }
     let slot = match origin.network.ledger.admit(&ctx.ceilings) {

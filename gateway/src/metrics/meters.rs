@@ -159,6 +159,7 @@ impl Meters {
             Entry::Folded { .. }
             | Entry::Network(_)
             | Entry::Source(_)
+            | Entry::Selftest(_)
             | Entry::Posture { .. }
             | Entry::Gap { .. } => {}
         }

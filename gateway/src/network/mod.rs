@@ -30,6 +30,7 @@ use netpolicy::ids::{Generation, NetworkId};
 use netpolicy::policy::NamesMode;
 use tokio_util::sync::CancellationToken;
 
+use crate::context::Open;
 use crate::control::api::Via;
 use crate::limits::Ledger;
 use crate::member::Membership;
@@ -91,9 +92,22 @@ pub struct Network {
 #[derive(Debug, Default)]
 pub struct Networks {
     by_source: ArcSwap<HashMap<IpAddr, Arc<Network>>>,
+    /// Those of the gateway's own probes, which are decided while it denies everybody else's flows.
+    trials: ArcSwap<Vec<NetworkId>>,
 }
 
 impl Networks {
+    /// Whether flows of a network are decided at all: while the gateway is open, or for a probe that finds out whether it
+    /// may open.
+    pub fn may_pass(&self, open: &Open, network: &Network) -> bool {
+        *open.borrow() || self.trials.load().contains(&network.id)
+    }
+
+    /// Has the networks of probes decided, and no others.
+    pub fn try_out(&self, probes: Vec<NetworkId>) {
+        self.trials.store(Arc::new(probes));
+    }
+
     /// The network that owns a source address.
     pub fn by_source(&self, source: IpAddr) -> Option<Arc<Network>> {
         self.by_source.load().get(&source).cloned()

@@ -217,6 +217,28 @@ impl Registry {
         self.parts.states.run_dir()
     }
 
+    /// Whether sandboxes have links: there is a kernel part.
+    pub fn has_links(&self) -> bool {
+        self.parts.firewall.get().is_some()
+    }
+
+    /// Why there is none.
+    pub fn why_no_links(&self) -> &str {
+        self.parts.firewall.why()
+    }
+
+    /// Has the gateway's own probes decided while it denies everybody else's flows: one selftest at a time, so these are
+    /// all.
+    pub fn try_out(&self, probes: &[&Network]) {
+        let ids = probes.iter().map(|probe| probe.id.clone()).collect();
+        self.parts.ctx.networks.try_out(ids);
+    }
+
+    /// Whether an operator opened private networks and the machine itself to `internet` policies.
+    pub fn opens_private(&self) -> bool {
+        self.parts.composer.filter() == crate::config::EgressFilter::Off
+    }
+
     /// Address pools.
     pub fn pools(&self) -> &Pools {
         &self.parts.pools

@@ -117,6 +117,11 @@ impl Composer {
         }
     }
 
+    /// What the operator said of the egress filter.
+    pub fn filter(&self) -> EgressFilter {
+        self.filter
+    }
+
     /// Under what the operator said of the egress filter.
     #[must_use]
     pub fn with_filter(mut self, filter: EgressFilter) -> Self {

@@ -10,6 +10,7 @@ use netpolicy::reason::Reason;
 use serde::{Deserialize, Serialize};
 
 use crate::network::flows::Door;
+use crate::selftest::report::SelftestDone;
 
 /// One entry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,6 +37,8 @@ pub enum Entry {
         /// Which enforcement generation.
         generation: u64,
     },
+    /// The escape suite ran.
+    Selftest(Box<SelftestDone>),
     /// The gateway started after an unclean end: entries of up to this many milliseconds may be missing.
     Gap {
         /// Loss window.
@@ -244,7 +247,9 @@ impl Entry {
                 &denied.subject.network
             }
             Self::Network(change) => &change.network,
-            Self::Source(_) | Self::Posture { .. } | Self::Gap { .. } => return None,
+            Self::Source(_) | Self::Selftest(_) | Self::Posture { .. } | Self::Gap { .. } => {
+                return None;
+            }
         })
     }
 }

@@ -157,6 +157,7 @@ impl Folds {
             Entry::Close(_)
             | Entry::Network(_)
             | Entry::Source(_)
+            | Entry::Selftest(_)
             | Entry::Posture { .. }
             | Entry::Gap { .. }
             | Entry::Folded { .. } => Verdict::Write,
@@ -217,7 +218,11 @@ impl Folds {
                 }
                 return;
             }
-            Entry::Network(_) | Entry::Source(_) | Entry::Posture { .. } | Entry::Gap { .. } => {
+            Entry::Network(_)
+            | Entry::Source(_)
+            | Entry::Selftest(_)
+            | Entry::Posture { .. }
+            | Entry::Gap { .. } => {
                 return;
             }
         };

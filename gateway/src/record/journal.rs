@@ -22,6 +22,7 @@ use super::head::Signatory;
 use super::{recover, segment, syslog};
 use crate::context::now_ms;
 use crate::metrics::Meters;
+use crate::network::names;
 
 /// Paths longer than this are cut in the record; a request line may be 64 KiB, and one entry must not be.
 const PATH_LIMIT: usize = 2048;
@@ -191,6 +192,9 @@ impl Journal {
     /// Appends with write(2) before it returns. Denials are folded above a rate; a network that has used its quota
     /// opens no more flows.
     pub fn append(&self, mut entry: Entry) -> Result<(), Unwritable> {
+        if Self::is_of_probe(&entry) {
+            return Ok(());
+        }
         let now = now_ms();
         cut_path(&mut entry);
         if matches!(entry, Entry::Open(_)) && !self.roomy.load(Ordering::Relaxed) {
@@ -207,6 +211,12 @@ impl Journal {
             self.meters.record(&entry);
         }
         appended
+    }
+
+    /// Flows of the gateway's own probes are not written one by one: what they show stands in the record as one selftest.
+    fn is_of_probe(entry: &Entry) -> bool {
+        let comes_or_goes = matches!(entry, Entry::Network(_));
+        !comes_or_goes && entry.network().is_some_and(names::is_probe)
     }
 
     /// What a network holds of its share.

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::record::entry::{DecidedBy, Denied, SourceChange, Subject};
 use crate::record::{Entry, Line};
+use crate::selftest::report::SelftestDone;
 
 /// Severity numbers of the log data model.
 const INFO: (u8, &str) = (9, "INFO");
@@ -185,6 +186,7 @@ fn log(line: &Line) -> Value {
             let attributes = base.text("cause", cause).number("generation", *generation);
             (severity, format!("posture: {state}"), attributes)
         }
+        Entry::Selftest(done) => selftest(base, done),
         Entry::Gap { window_ms } => (
             ERROR,
             "records may be missing".to_owned(),
@@ -200,6 +202,15 @@ fn log(line: &Line) -> Value {
         record.append(&mut ids);
     }
     record
+}
+
+fn selftest(base: Attributes, done: &SelftestDone) -> ((u8, &'static str), String, Attributes) {
+    let severity = if done.failed == 0 { INFO } else { ERROR };
+    let attributes = base
+        .text("why", &done.why)
+        .text("variant", &done.variant)
+        .text("counts", &done.counts());
+    (severity, "selftest".to_owned(), attributes)
 }
 
 fn span(line: &Line) -> Option<Value> {

@@ -3,10 +3,24 @@
 use std::os::unix::net::UnixStream;
 
 use gateway::control::Client;
+use gateway::control::api::SelftestDone;
 
 use super::{Check, State};
 use crate::cli::wait;
 use crate::config::Config;
+
+/// The newest outcome of the escape suite.
+fn selftest(newest: Option<&SelftestDone>) -> Check {
+    let fix = "`sallyport selftest --failed` shows each check; a failure seals the gateway";
+    match newest {
+        None => Check::not("selftest", State::Unknown, "it has not run yet", fix),
+        Some(done) if done.failed > 0 => Check::not("selftest", State::Wrong, done.counts(), fix),
+        Some(done) => {
+            let seen = format!("{} in {} ms ({})", done.counts(), done.took_ms, done.why);
+            Check::ok("selftest", seen)
+        }
+    }
+}
 
 pub fn checks(config: &Config) -> Vec<Check> {
     let mut checks = Vec::new();
@@ -31,6 +45,7 @@ pub fn checks(config: &Config) -> Vec<Check> {
                     Check::not("posture", State::Wrong, seen, fix)
                 },
             );
+            checks.push(selftest(posture.selftest.as_ref()));
             checks.extend(sources(&client));
             checks.extend(posture.notes.into_iter().map(|note| Check {
                 name: "posture",

@@ -80,7 +80,11 @@ fn subject(entry: &Entry) -> Option<&Subject> {
         Entry::Denial(denied) | Entry::Failure(denied) | Entry::Folded { first: denied, .. } => {
             Some(&denied.subject)
         }
-        Entry::Network(_) | Entry::Source(_) | Entry::Posture { .. } | Entry::Gap { .. } => None,
+        Entry::Network(_)
+        | Entry::Source(_)
+        | Entry::Selftest(_)
+        | Entry::Posture { .. }
+        | Entry::Gap { .. } => None,
     }
 }
 
@@ -164,7 +168,11 @@ fn text(line: &Line) -> Option<String> {
             refused(&at.to_string(), &mark, first, *count)
         }
         Entry::Failure(denied) => refused(&at.to_string(), &"?".yellow().to_string(), denied, 1),
-        Entry::Network(_) | Entry::Source(_) | Entry::Posture { .. } | Entry::Gap { .. } => {
+        Entry::Network(_)
+        | Entry::Source(_)
+        | Entry::Selftest(_)
+        | Entry::Posture { .. }
+        | Entry::Gap { .. } => {
             return None;
         }
     })
@@ -192,7 +200,11 @@ fn json(line: &Line) -> Option<Value> {
         Entry::Close(_) => "close",
         Entry::Denial(_) | Entry::Folded { failed: false, .. } => "denied",
         Entry::Failure(_) | Entry::Folded { failed: true, .. } => "failed",
-        Entry::Network(_) | Entry::Source(_) | Entry::Posture { .. } | Entry::Gap { .. } => {
+        Entry::Network(_)
+        | Entry::Source(_)
+        | Entry::Selftest(_)
+        | Entry::Posture { .. }
+        | Entry::Gap { .. } => {
             return None;
         }
     };

@@ -197,6 +197,7 @@ impl Reading<'_> {
             | Entry::Close(_)
             | Entry::Network(_)
             | Entry::Source(_)
+            | Entry::Selftest(_)
             | Entry::Posture { .. }
             | Entry::Gap { .. } => {}
         }

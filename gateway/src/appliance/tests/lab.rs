@@ -32,11 +32,13 @@ pub const HOST: &str = "192.168.77.1";
 pub struct Lab {
     pub name: String,
     pub dir: tempfile::TempDir,
-    uplink: OwnedFd,
+    pub uplink: OwnedFd,
     /// Bytes that arrived at the far end.
     pub arrived: Arc<AtomicUsize>,
     /// Connections that arrived there.
     pub connections: Arc<AtomicUsize>,
+    /// What the next gateway's selftest meets.
+    pub hole: Mutex<Option<crate::selftest::tests::Hole>>,
     gateway: Mutex<Option<Running>>,
 }
 
@@ -52,6 +54,7 @@ struct Running {
 pub struct Inside {
     pub ctx: crate::context::Context,
     pub posture: Arc<crate::posture::Posture>,
+    pub selftest: Arc<crate::selftest::Selftest>,
     pub runtime: tokio::runtime::Handle,
 }
 
@@ -92,6 +95,7 @@ impl Lab {
             dir: tempfile::tempdir().unwrap(),
             arrived: Arc::default(),
             connections: Arc::default(),
+            hole: Mutex::default(),
             gateway: Mutex::default(),
             name,
         };
@@ -143,6 +147,7 @@ impl Lab {
         let (stop, stopped) = oneshot::channel::<()>();
         let (kill, killed) = oneshot::channel::<()>();
         let (built, outcome) = std::sync::mpsc::channel();
+        let hole = self.hole.lock().unwrap().take();
         let thread = inside(&self.uplink, move || {
             // Worker threads inherit the namespace of the thread that makes the runtime.
             let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -154,9 +159,11 @@ impl Lab {
                 match build(config) {
                     Err(error) => built.send(Err(error)).unwrap(),
                     Ok(appliance) => {
+                        *appliance.selftest().hole.lock().unwrap() = hole;
                         let inside = Inside {
                             ctx: appliance.context().clone(),
                             posture: appliance.posture().clone(),
+                            selftest: appliance.selftest().clone(),
                             runtime: tokio::runtime::Handle::current(),
                         };
                         built.send(Ok(inside)).unwrap();

@@ -14,6 +14,7 @@ mod many;
 mod quota;
 mod replacing;
 mod restarts;
+mod selftest;
 mod shortage;
 mod tampering;
 mod wiring;

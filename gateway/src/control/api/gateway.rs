@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::selftest::report::{Check, Family, Outcome, SelftestDone, SelftestReport, Variant};
+
 /// Liveness.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Health {
@@ -40,31 +42,7 @@ pub struct PostureView {
     /// How sandboxes are attached now.
     #[serde(default)]
     pub via: super::Via,
-}
-
-/// Outcome of one selftest probe.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Probe {
-    /// Stable name.
-    pub name: String,
-    /// What must be true.
-    pub promise: String,
-    /// Whether it held.
-    pub passed: bool,
-    /// What was seen.
-    pub seen: String,
-}
-
-/// Table of probes.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct SelftestReport {
-    /// Every probe, in order.
-    pub probes: Vec<Probe>,
-}
-
-impl SelftestReport {
-    /// Whether every probe held (and there was one).
-    pub fn passed(&self) -> bool {
-        !self.probes.is_empty() && self.probes.iter().all(|p| p.passed)
-    }
+    /// The newest selftest, if one has run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selftest: Option<SelftestDone>,
 }

@@ -25,7 +25,9 @@ mod network;
 mod problem;
 mod traffic;
 
-pub use gateway::{Health, PostureView, Probe, SelftestReport};
+pub use gateway::{
+    Check, Family, Health, Outcome, PostureView, SelftestDone, SelftestReport, Variant,
+};
 pub use network::{
     AttachRequest, Detached, NetworkView, PolicyReplaced, PolicySource, Via, default_workspace,
 };

@@ -92,7 +92,7 @@ impl Door {
         if network.ended.is_cancelled() {
             return Err(Reason::RunEnded);
         }
-        if *self.ctx.open.borrow() {
+        if self.ctx.networks.may_pass(&self.ctx.open, network) {
             Ok(())
         } else {
             Err(Reason::GatewaySealed)

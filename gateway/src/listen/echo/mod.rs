@@ -148,7 +148,7 @@ impl Sessions {
             origin.record_denial(&intent, denial, None);
             self.errors.tell(about(key, &first), Trouble::Prohibited);
         };
-        if !*self.ctx.open.borrow() {
+        if !self.ctx.may_pass(network) {
             return deny(&plain_denial(Reason::GatewaySealed));
         }
         let slot = match self.admit(network) {

@@ -152,7 +152,7 @@ fn still_permitted(origin: &Origin, intent: &Intent, generation: Generation) -> 
     if origin.network.ended.is_cancelled() {
         return Err(plain_denial(Reason::RunEnded));
     }
-    if !*origin.ctx.open.borrow() {
+    if !origin.ctx.may_pass(&origin.network) {
         return Err(plain_denial(Reason::GatewaySealed));
     }
     if origin.network.live.load().generation == generation {

@@ -153,7 +153,7 @@ impl Gate {
             return self.answer(syn.packet, Verdict::Drop);
         };
         let origin = self.origin(network, key);
-        if !*self.ctx.open.borrow() {
+        if !self.ctx.may_pass(&origin.network) {
             let intent = intent_to(&origin.network, key.1);
             origin.record_denial(&intent, &plain_denial(Reason::GatewaySealed), None);
             return self.answer(syn.packet, Verdict::Reset);

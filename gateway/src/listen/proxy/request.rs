@@ -211,7 +211,7 @@ async fn connect(
 
 /// The first connection uses the place that the client's own connection has; every further one is a new flow.
 fn admit(origin: &Origin, place: &mut Place) -> Result<(), Reason> {
-    if !*origin.ctx.open.borrow() {
+    if !origin.ctx.may_pass(&origin.network) {
         return Err(Reason::GatewaySealed);
     }
     if std::mem::replace(&mut place.used, true) {

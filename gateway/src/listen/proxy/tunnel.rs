@@ -24,7 +24,7 @@ pub(super) async fn run(visit: Visit, client: TcpStream, authority: &Authority, 
     };
     let Visit { origin, slot } = visit;
     let (mut intent, budget) = asked_for(&origin, &authority.host, port);
-    let open = if *origin.ctx.open.borrow() {
+    let open = if origin.ctx.may_pass(&origin.network) {
         budget
     } else {
         Err(Reason::GatewaySealed)

@@ -163,7 +163,7 @@ impl Sessions {
         let origin = self.origin(&network, key);
         let intent = datagram_intent_to(&network, key.destination);
         let deny = |reason| self.deny(&origin, &intent, &plain_denial(reason), about.bytes);
-        if !*self.ctx.open.borrow() {
+        if !self.ctx.may_pass(&network) {
             return deny(Reason::GatewaySealed);
         }
         let slot = match self.admit(&network) {

@@ -9,6 +9,7 @@ use super::parts::{Class, about, blank, named, note, note_some, policy, rule, tl
 use crate::network::flows::Door;
 use crate::record::entry::{Close, Denied, NetworkChange, Open, SourceChange, Subject};
 use crate::record::{Entry, Line};
+use crate::selftest::report::SelftestDone;
 
 /// Request methods that have an activity and a value of their own in HTTP Activity.
 const METHODS: [(&str, u8, &str); 9] = [
@@ -54,6 +55,7 @@ pub fn event(line: &Line) -> Event {
             cause,
             generation,
         } => posture(line, state, cause, *generation),
+        Entry::Selftest(done) => selftest(line, done),
         Entry::Gap { window_ms } => gap(line, *window_ms),
     }
 }
@@ -246,6 +248,22 @@ fn posture(line: &Line, state: &str, cause: &str, generation: u64) -> Event {
     note(&mut event, "state", state);
     note(&mut event, "cause", cause);
     note(&mut event, "enforcement_generation", generation);
+    event
+}
+
+fn selftest(line: &Line, done: &SelftestDone) -> Event {
+    let mut event = blank(line, Class::Base, "selftest", OTHER, "selftest");
+    event.message = format!("selftest ({}): {}", done.variant, done.counts());
+    event.duration = Some(done.took_ms);
+    if done.failed > 0 {
+        (event.severity_id, event.severity) = HIGH;
+        (event.status_id, event.status) = FAILURE;
+    }
+    note(&mut event, "why", done.why.as_str());
+    note(&mut event, "variant", done.variant.to_string());
+    note(&mut event, "held", done.held.clone());
+    let rest: Vec<Value> = done.rest.iter().map(|row| json!(row)).collect();
+    note(&mut event, "rest", rest);
     event
 }
 

@@ -141,6 +141,7 @@ impl Model {
             | Entry::Folded { failed: true, .. }
             | Entry::Network(_)
             | Entry::Source(_)
+            | Entry::Selftest(_)
             | Entry::Posture { .. }
             | Entry::Gap { .. } => return,
         };

@@ -15,6 +15,7 @@ use crate::record::entry::{
     Close, DecidedBy, Denied, Entry, NetworkChange, Open, SourceChange, Subject, Vouched,
 };
 use crate::record::{Line, chain};
+use crate::selftest::report::{Check, Family, Outcome, SelftestDone, SelftestReport, Variant};
 
 fn address() -> BoxedStrategy<IpAddr> {
     prop_oneof![
@@ -196,7 +197,21 @@ fn entry() -> BoxedStrategy<Entry> {
             why,
         })
     });
+    let selftest = (text(), text(), any::<u64>()).prop_map(|(why, detail, took_ms)| {
+        let row = Check {
+            check: why.clone(),
+            family: Family::Both,
+            variant: Variant::Namespace,
+            outcome: Outcome::Failed,
+            promise: detail.clone(),
+            detail: detail.clone(),
+        };
+        let checks = vec![row];
+        let report = SelftestReport { checks, took_ms };
+        Entry::Selftest(Box::new(SelftestDone::of(&report, &why, 0)))
+    });
     prop_oneof![
+        selftest,
         source,
         open().prop_map(|open| Entry::Open(Box::new(open))),
         close().prop_map(|close| Entry::Close(Box::new(close))),
