@@ -204,14 +204,19 @@ const KEEPALIVE_IDLE: Duration = Duration::from_mins(1);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
 
-/// Options that both legs of a flow have: no delay of small pieces, and a dead peer is noticed.
-pub fn tune(socket: &SockRef<'_>) -> io::Result<()> {
+/// Options of the sandbox's leg of a flow: no delay of small pieces, and a dead peer is noticed.
+fn tune(socket: &SockRef<'_>) -> io::Result<()> {
+    keep_alive(socket)?;
+    socket.set_tcp_nodelay(true)
+}
+
+/// Has a dead peer be noticed.
+pub fn keep_alive(socket: &SockRef<'_>) -> io::Result<()> {
     let keepalive = TcpKeepalive::new()
         .with_time(KEEPALIVE_IDLE)
         .with_interval(KEEPALIVE_INTERVAL)
         .with_retries(KEEPALIVE_PROBES);
-    socket.set_tcp_keepalive(&keepalive)?;
-    socket.set_tcp_nodelay(true)
+    socket.set_tcp_keepalive(&keepalive)
 }
 
 #[cfg(test)]

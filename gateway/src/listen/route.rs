@@ -97,8 +97,19 @@ fn is_synthetic(network: &Network, intent: &Intent) -> bool {
 
 /// Decides, looks up what may be looked up, and decides again; the answers stay in the intent.
 pub(crate) async fn route(ctx: &Context, network: &Network, intent: &mut Intent) -> Route {
+    let decided = decide(network, intent);
+    route_on(ctx, network, intent, decided).await
+}
+
+/// The same from a first decision on.
+pub(crate) async fn route_on(
+    ctx: &Context,
+    network: &Network,
+    intent: &mut Intent,
+    mut decided: Connect,
+) -> Route {
     for _ in 0..MOST_LOOKUPS {
-        let name = match decide(network, intent) {
+        let name = match decided {
             Connect::Dial(permit) => return Route::Dial(permit),
             Connect::Hear(speaks) => return Route::Hear(speaks),
             Connect::Deny(denial) => return Route::Deny(denial),
@@ -124,6 +135,7 @@ pub(crate) async fn route(ctx: &Context, network: &Network, intent: &mut Intent)
                 return Route::Unresolvable;
             }
         }
+        decided = decide(network, intent);
     }
     Route::Unresolvable
 }

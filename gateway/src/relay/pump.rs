@@ -5,7 +5,7 @@
 //! never exceeded by what was passed on.
 
 use std::cell::RefCell;
-use std::io;
+use std::io::{self, Read};
 use std::time::Duration;
 
 use rustix::pipe::{SpliceFlags, splice};
@@ -30,7 +30,7 @@ thread_local! {
 /// Why a direction stopped.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// The sender is done and the receiver has been told.
+    /// The sender is done; the receiver has not been told yet.
     Finished,
     /// Reading failed: whoever sends is dead.
     ReadFailed,
@@ -56,7 +56,7 @@ pub(super) async fn pump(from: &TcpStream, to: &TcpStream, way: Way, lane: &Lane
                     return stop;
                 }
             }
-            Ok(Moved::End) => return finish(to),
+            Ok(Moved::End) => return Stop::Finished,
             Err(stop) => return stop,
         }
     }
@@ -92,6 +92,33 @@ pub(crate) async fn send(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Reads once. A read that leaves room has emptied the socket, so its readiness is given back at once, as tokio's own
+/// `poll_read` does: the next wait costs no read that finds nothing. What arrives meanwhile is told anew, and that a
+/// stream has ended is never forgotten.
+pub(super) fn read_some(from: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut short = None;
+    let read = from.try_io(Interest::READABLE, || {
+        let read = (&*SockRef::from(from)).read(buffer)?;
+        if read > 0 && read < buffer.len() {
+            short = Some(read);
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(read)
+    });
+    short.map_or(read, Ok)
+}
+
+/// Reads once, at most `most` bytes, and appends them: a small reading takes no room beforehand.
+pub(super) fn read_onto(from: &TcpStream, bytes: &mut Vec<u8>, most: usize) -> io::Result<usize> {
+    BUFFER.with_borrow_mut(|buffer| {
+        let most = most.min(buffer.len());
+        let scratch = buffer.get_mut(..most).unwrap_or_default();
+        let read = read_some(from, scratch)?;
+        bytes.extend_from_slice(scratch.get(..read).unwrap_or_default());
+        Ok(read)
+    })
+}
+
 /// Nothing moved, and nothing is wrong.
 fn is_not_yet(error: &io::Error) -> bool {
     matches!(
@@ -110,7 +137,7 @@ async fn piece(from: &TcpStream, to: &TcpStream, way: Way, lane: &Lane<'_>) -> R
     from.readable().await.map_err(|_| Stop::ReadFailed)?;
     // no await while the thread's buffer is borrowed
     let read = BUFFER.with_borrow_mut(|buffer| {
-        let read = match from.try_read(buffer.as_mut_slice()) {
+        let read = match read_some(from, buffer.as_mut_slice()) {
             Ok(read) => read,
             Err(error) if is_not_yet(&error) => return Ok(None),
             Err(_) => return Err(Stop::ReadFailed),

@@ -9,6 +9,7 @@
 //! request ([`super::http`]): a second request on the same connection would name whatever it likes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use netpolicy::decide::Evidence;
 use netpolicy::policy::Speaks;
@@ -18,8 +19,13 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::lane::{End, Lane, Notes, Refusal, Way, plain_denial};
-use super::pump::{Stop, finish, pump, send, wait};
+use super::pump::{Stop, finish, pump, read_onto, send, wait};
 use crate::detect::{Language, Seen, Sight, Sniffer};
+use crate::uplink::dial::watch_over;
+
+/// From here on the far end's death must be noticed: its first sign would come after a minute. Five system calls that the
+/// many flows of less than this do without.
+const LASTING: Duration = Duration::from_secs(5);
 
 /// Bytes that were read before the relay began, and what they are if that is known.
 #[derive(Debug, Default)]
@@ -53,8 +59,8 @@ pub async fn run(
         let up = upward(&lane, client, server, own);
         let down = downward(&lane, client, server, (open, &spoke));
         tokio::select! {
-            end = both(up, down, &lane) => return end,
-            end = silence(&lane) => return end,
+            end = both((up, server), (down, client), &lane) => return end,
+            end = silence(&lane, server) => return end,
             Ok(early) = turned => early,
         }
     };
@@ -74,17 +80,17 @@ pub async fn run(
 /// Both directions of a flow whose bytes are decided already.
 pub(super) async fn pass(lane: &Lane<'_>, client: &TcpStream, server: &TcpStream) -> End {
     both(
-        pump(client, server, Way::Up, lane),
-        pump(server, client, Way::Down, lane),
+        (pump(client, server, Way::Up, lane), server),
+        (pump(server, client, Way::Down, lane), client),
         lane,
     )
     .await
 }
 
-/// Waits for both directions and mirrors how they stopped.
+/// Waits for both directions, each with its receiver, and mirrors how they stopped.
 async fn both(
-    up: impl Future<Output = Stop>,
-    down: impl Future<Output = Stop>,
+    (up, server): (impl Future<Output = Stop>, &TcpStream),
+    (down, client): (impl Future<Output = Stop>, &TcpStream),
     lane: &Lane<'_>,
 ) -> End {
     tokio::pin!(up, down);
@@ -92,11 +98,17 @@ async fn both(
         stop = &mut up => (stop, Way::Up),
         stop = &mut down => (stop, Way::Down),
     };
+    // the first to finish is passed on here, the second by closing
+    let first = match (first, way) {
+        (Stop::Finished, Way::Up) => finish(server),
+        (Stop::Finished, Way::Down) => finish(client),
+        (other, _) => other,
+    };
     let closed = match (first, way) {
         (Stop::End(end), _) => return end,
         (Stop::ReadFailed, _) => return End::Reset,
-        (Stop::WriteFailed, Way::Up) => return drain(down, lane).await,
-        (Stop::WriteFailed, Way::Down) => return drain(up, lane).await,
+        (Stop::WriteFailed, Way::Up) => return drain((down, client), lane).await,
+        (Stop::WriteFailed, Way::Down) => return drain((up, server), lane).await,
         (Stop::Finished, Way::Up) => End::ClientClosed,
         (Stop::Finished, Way::Down) => End::ServerClosed,
     };
@@ -113,16 +125,23 @@ async fn both(
 
 /// A dead receiver may have said something before it died (an HTTP server that answers early and closes): that is
 /// still delivered, then both sides are reset.
-async fn drain(other: impl Future<Output = Stop>, lane: &Lane<'_>) -> End {
+async fn drain((other, to): (impl Future<Output = Stop>, &TcpStream), lane: &Lane<'_>) -> End {
     match timeout(lane.waits.drain, other).await {
-        Ok(Stop::End(end)) => end,
-        Ok(Stop::Finished | Stop::ReadFailed | Stop::WriteFailed) | Err(_) => End::Reset,
+        Ok(Stop::End(end)) => return end,
+        // the end of what was said, before the reset
+        Ok(Stop::Finished) => drop(finish(to)),
+        Ok(Stop::ReadFailed | Stop::WriteFailed) | Err(_) => {}
     }
+    End::Reset
 }
 
-async fn silence(lane: &Lane<'_>) -> End {
+/// Watches over a flow that lasts, and ends one on which nothing ever moves.
+async fn silence(lane: &Lane<'_>, server: &TcpStream) -> End {
     use std::sync::atomic::Ordering::Relaxed;
-    tokio::time::sleep(lane.waits.silent).await;
+    let lasting = LASTING.min(lane.waits.silent);
+    tokio::time::sleep(lasting).await;
+    watch_over(server);
+    tokio::time::sleep(lane.waits.silent.saturating_sub(lasting)).await;
     if lane.flow.up.load(Relaxed) == 0 && lane.flow.down.load(Relaxed) == 0 {
         return End::Idle;
     }
@@ -181,7 +200,7 @@ async fn upward(
     drop(own);
     wait(pause).await;
     if ended {
-        finish(server)
+        Stop::Finished
     } else {
         pump(client, server, Way::Up, lane).await
     }
@@ -239,8 +258,7 @@ fn late(speaks: Speaks, mut sniffer: Sniffer, bytes: &[u8]) -> Seen {
 pub(crate) async fn read_more(stream: &TcpStream, bytes: &mut Vec<u8>) -> std::io::Result<usize> {
     loop {
         stream.readable().await?;
-        bytes.reserve(4096);
-        match stream.try_read_buf(bytes) {
+        match read_onto(stream, bytes, 4096) {
             Err(error)
                 if matches!(
                     error.kind(),

@@ -18,7 +18,7 @@ use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use crate::kernel::sockets::tune;
+use crate::kernel::sockets::keep_alive;
 
 /// RFC 8305 5: "Connection Attempt Delay".
 const STAGGER: Duration = Duration::from_millis(250);
@@ -172,9 +172,12 @@ impl Dialer {
         })
     }
 
-    /// Starts one attempt every [`STAGGER`], or at once when all others have failed; the first that connects wins and
+    /// One address is simply dialled. Of several: starts one attempt every [`STAGGER`], or at once when all others have failed; the first that connects wins and
     /// the others are dropped.
     async fn race(&self, targets: &[SocketAddr], ground: &Ground) -> Result<Connected, DialError> {
+        if let [only] = targets {
+            return self.attempt(*only, ground).await;
+        }
         let mut waiting = targets.iter();
         let mut attempts = FuturesUnordered::new();
         let mut last = DialError::errno(libc::ENETUNREACH);
@@ -241,10 +244,19 @@ async fn connect(target: SocketAddr) -> io::Result<TcpStream> {
     } else {
         TcpSocket::new_v6()
     }?;
-    let options = SockRef::from(&socket);
-    tune(&options)?;
-    options.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+    socket.set_nodelay(true)?;
     socket.connect(target).await
+}
+
+/// Has the death of a far end be noticed. Only flows that last need it, so it is no cost of the others; without it the
+/// kernel gives up on unacknowledged data by its own count, after about a quarter of an hour.
+pub(crate) fn watch_over(stream: &TcpStream) {
+    let options = SockRef::from(stream);
+    let watched =
+        keep_alive(&options).and_then(|()| options.set_tcp_user_timeout(Some(USER_TIMEOUT)));
+    if let Err(error) = watched {
+        tracing::debug!(%error, "a far end that dies may go unnoticed");
+    }
 }
 
 /// RFC 8305 4: families take turns, beginning with the family of the first answer; order within a family is kept.

@@ -23,7 +23,7 @@ use crate::relay::{
 use crate::uplink::dial::Dialled;
 use reach::hear;
 
-pub(crate) use reach::{Failed, Unreached, reach, unless_ended};
+pub(crate) use reach::{Decided, Failed, Unreached, reach, reach_on, unless_ended};
 
 /// Where a flow comes from.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use netpolicy::decide::{Denial, Destination, Evidence, Heard, Intent};
+use netpolicy::decide::{Connect, Denial, Destination, Evidence, Heard, Intent};
 use netpolicy::ids::Generation;
 use netpolicy::name::Host;
 use netpolicy::policy::Speaks;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Accepted, Origin, Reach};
 use crate::detect::{Seen, Sight, Sniffer};
-use crate::listen::route::{Route, route};
+use crate::listen::route::{Route, decide, route_on};
 use crate::relay::{self, Early, plain_denial};
 use crate::uplink::dial::{DialError, Dialled};
 
@@ -70,10 +70,40 @@ impl From<DialError> for Unreached {
     }
 }
 
-/// Routes and dials, unless the run ends meanwhile.
+/// What the intent alone led to, and under which policy.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    /// Of the policy that decided, or of one before it.
+    pub generation: Generation,
+    /// What it decided.
+    pub connect: Connect,
+}
+
+impl Decided {
+    /// Decides now.
+    pub(crate) fn now(origin: &Origin, intent: &Intent) -> Self {
+        Self {
+            // before deciding: a policy that is replaced from here on is decided again
+            generation: origin.network.live.load().generation,
+            connect: decide(&origin.network, intent),
+        }
+    }
+}
+
+/// Decides, routes and dials, unless the run ends meanwhile.
 pub(crate) async fn reach(origin: &Origin, intent: &mut Intent) -> Result<Reach, Unreached> {
+    let decided = Decided::now(origin, intent);
+    reach_on(origin, intent, decided).await
+}
+
+/// Routes on from a decision and dials, unless the run ends meanwhile.
+pub(crate) async fn reach_on(
+    origin: &Origin,
+    intent: &mut Intent,
+    decided: Decided,
+) -> Result<Reach, Unreached> {
     let ended = &origin.network.ended;
-    unless_ended(ended, route_and_dial(origin, intent))
+    unless_ended(ended, route_and_dial(origin, intent, decided))
         .await
         .unwrap_or(Err(Unreached::Cause(Reason::RunEnded)))
 }
@@ -90,10 +120,15 @@ pub(crate) async fn unless_ended<T>(
     }
 }
 
-async fn route_and_dial(origin: &Origin, intent: &mut Intent) -> Result<Reach, Unreached> {
-    // before deciding: a policy that is replaced from here on is decided again
-    let generation = origin.network.live.load().generation;
-    match route(&origin.ctx, &origin.network, intent).await {
+async fn route_and_dial(
+    origin: &Origin,
+    intent: &mut Intent,
+    Decided {
+        generation,
+        connect,
+    }: Decided,
+) -> Result<Reach, Unreached> {
+    match route_on(&origin.ctx, &origin.network, intent, connect).await {
         Route::Dial(permit) => Ok(Reach::Dialled(
             Box::new(origin.ctx.dialer.dial(permit).await?),
             generation,

@@ -20,8 +20,8 @@ use netpolicy::reason::Reason;
 use tokio::net::TcpStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::flow::{self, Accepted, Origin, Reach, Unreached};
-use super::route::{decide, intent_to};
+use super::flow::{self, Accepted, Decided, Origin, Reach, Unreached};
+use super::route::intent_to;
 use super::tcp::canonical;
 use crate::context::Context;
 use crate::limits::FlowSlot;
@@ -195,9 +195,10 @@ impl Gate {
             Ok(slot) => slot,
             Err(reason) => return self.deny(serial, &origin, &intent, &plain_denial(reason)),
         };
-        let speaks = match decide(&origin.network, &intent) {
-            Connect::Deny(denial) => return self.deny(serial, &origin, &intent, &denial),
-            Connect::Hear(speaks) => Some(speaks),
+        let decided = Decided::now(&origin, &intent);
+        let speaks = match &decided.connect {
+            Connect::Deny(denial) => return self.deny(serial, &origin, &intent, denial),
+            Connect::Hear(speaks) => Some(*speaks),
             Connect::Dial(_) | Connect::LookUp(_) => None,
         };
         let token = CancellationToken::new();
@@ -211,7 +212,7 @@ impl Gate {
         }
         match speaks {
             Some(speaks) => self.hear(serial, intent, speaks),
-            None => self.dial(serial, origin, intent, token),
+            None => self.dial(serial, origin, (intent, decided), token),
         }
     }
 
@@ -231,7 +232,7 @@ impl Gate {
         self: &Arc<Self>,
         serial: u64,
         origin: Origin,
-        mut intent: Intent,
+        (mut intent, decided): (Intent, Decided),
         token: CancellationToken,
     ) {
         let gate = self.clone();
@@ -239,7 +240,7 @@ impl Gate {
             let reached = tokio::select! {
                 biased;
                 () = token.cancelled() => return,
-                reached = flow::reach(&origin, &mut intent) => reached,
+                reached = flow::reach_on(&origin, &mut intent, decided) => reached,
             };
             gate.settle(serial, &origin, intent, reached);
         });

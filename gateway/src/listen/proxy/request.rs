@@ -18,6 +18,7 @@ use crate::relay::http::exchange::{Exchange, Next};
 use crate::relay::http::onward::{origin_form, without_offers};
 use crate::relay::http::{Reader, read_head};
 use crate::relay::{Answer, End, Lane, Notes, Refusal, destination_text, plain_denial, reset};
+use crate::uplink::dial::watch_over;
 
 /// An open upstream connection and the flow it is.
 #[derive(Debug)]
@@ -189,6 +190,7 @@ async fn connect(
         }
         Err(why) => return Err(fail(&intent, &why)),
     };
+    watch_over(&dialled.stream);
     let local = Some(dialled.local);
     let (guard, opened) = flow::open(
         origin,

@@ -19,6 +19,7 @@ use super::lane::{End, Lane, Notes, Refusal, Way, plain_denial};
 use super::stream::{Early, pass, read_more};
 use crate::detect::http::{Framing, HeadError, Target};
 use crate::detect::{Head, HeadReader, Language, Seen, Sight, Sniffer};
+use crate::uplink::dial::watch_over;
 use exchange::{Exchange, Next};
 use netpolicy::decide::Evidence;
 use netpolicy::policy::Speaks;
@@ -67,6 +68,7 @@ pub async fn run(
     early: Early,
     notes: &mut Notes,
 ) -> End {
+    watch_over(server);
     lane.flow.reads_requests.store(true, Ordering::Relaxed);
     let mut from_client = Reader {
         stream: client,
