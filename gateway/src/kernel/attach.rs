@@ -18,7 +18,7 @@ use super::error::KernelError;
 use super::links::{self, Pair, Wired};
 use super::members::{Member, State};
 use super::netns::{Ns, NsId, route_here};
-use super::{inspect, sysctl};
+use super::{cutting, inspect, sysctl};
 use crate::member::Membership;
 
 /// A network to be attached.
@@ -308,6 +308,7 @@ impl Enforcer {
     }
 
     fn admit(&self, link: &InterfaceName, member: Member) -> Result<(), KernelError> {
+        cutting::cut_before(self.inner.cutter.as_ref(), member.index);
         let mut state = self.state();
         self.change(&state, &member.elements(link), Change::Add)?;
         state.remember(member.index);

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use netpolicy::ruleset::{InterfaceName, Limits, Plan, Ports, Queue, Ruleset};
 
 use super::backend::{Backend, Enforcement, Rules, Trial};
+use super::cutting::Cutter;
 use super::error::{Act, KernelError};
 use super::members::State;
 use super::netns::{Ns, NsId};
@@ -86,6 +87,7 @@ pub(super) struct Inner {
     pub(super) uplink: NsId,
     pub(super) queue: Queue,
     pub(super) steering: Option<Steering>,
+    pub(super) cutter: Option<Cutter>,
     /// Port number of the socket that writes rules.
     writer_port: u32,
     backend: Backend,
@@ -106,7 +108,7 @@ impl Enforcer {
                 what: "not one of its own",
             });
         }
-        let steering = ns.run(|| Ok(Steering::here().ok()))?;
+        let (steering, cutter) = ns.run(|| Ok((Steering::here().ok(), Cutter::here().ok())))?;
         let trial = Trial {
             sealed: &|queue| Ruleset::sealed(&plan(&config, queue)),
             enforcing: &|queue| Ruleset::enforcing(&plan(&config, queue)),
@@ -130,6 +132,7 @@ impl Enforcer {
             uplink,
             queue,
             steering,
+            cutter,
             writer_port,
             backend,
             state: Mutex::new(state),

@@ -18,6 +18,7 @@ pub mod backend;
 pub mod batch;
 mod belonging;
 mod buffers;
+pub mod cutting;
 pub mod datagrams;
 pub mod echo;
 pub mod enforcer;

@@ -13,7 +13,10 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::null_mut;
 
-use wire::{CONTROL, NAME, Octets, destination, read_name, write_name, write_source};
+use super::cutting::are_cut;
+use wire::{
+    CONTROL, NAME, Octets, SEGMENT, destination, read_name, write_name, write_segment, write_source,
+};
 
 /// Datagrams of one system call at most.
 pub const MOST: usize = 32;
@@ -141,24 +144,28 @@ impl DatagramDoor {
 
     /// Sends every reply that can be sent at once; returns how many were lost.
     ///
-    /// Each goes down the stack by itself: replies that the kernel is to cut up (`UDP_SEGMENT`) stay one piece on a veth,
-    /// and a network stack in user space, such as gVisor's, takes the piece for one datagram.
+    /// Neighbours with the same ends and length go down the stack as one piece, which the kernel cuts up again (udp(7),
+    /// `UDP_SEGMENT`): the way through stack and rules is most of the cost of a small datagram.
     pub fn send_many<'a>(&self, replies: impl Iterator<Item = Reply<'a>>) -> usize {
         let mut replies = replies.peekable();
         let mut lost = 0;
         while replies.peek().is_some() {
             let mut call = Call::EMPTY;
+            let mut parts = call.parts.as_mut_slice();
             let ends = call.names.iter_mut().zip(&mut call.controls);
-            let rows = call.heads.iter_mut().zip(&mut call.parts).zip(ends);
             let mut count = 0;
-            for (((head, part), (name, control)), reply) in rows.zip(replies.by_ref()) {
-                // the kernel only reads it
-                part.iov_base = reply.bytes.as_ptr().cast_mut().cast();
-                part.iov_len = reply.bytes.len();
-                let name_length = write_name(name, reply.to);
-                let control_length = write_source(control, reply.from);
-                let part = std::slice::from_mut(part);
-                point(head, part, (name, name_length), (control, control_length));
+            for (head, (name, control)) in call.heads.iter_mut().zip(ends) {
+                let Some(run) = fill(parts, &mut replies) else {
+                    break;
+                };
+                let (own, rest) = std::mem::take(&mut parts).split_at_mut(run.count);
+                parts = rest;
+                let name_length = write_name(name, run.first.to);
+                let mut control_length = write_source(control, run.first.from);
+                if run.count > 1 {
+                    control_length = write_segment(control, control_length, run.first.bytes.len());
+                }
+                point(head, own, (name, name_length), (control, control_length));
                 count += 1;
             }
             lost += self.send(call.heads.get_mut(..count).unwrap_or_default());
@@ -169,7 +176,8 @@ impl DatagramDoor {
     /// Headers in order; one that the kernel refuses is left out.
     fn send(&self, mut heads: &mut [libc::mmsghdr]) -> usize {
         let mut lost = 0;
-        while !heads.is_empty() {
+        while let Some(first) = heads.first() {
+            let first = first.msg_hdr;
             let count = libc::c_uint::try_from(heads.len()).unwrap_or_default();
             // SAFETY: every header points to parts, name and control data that its caller keeps for this call, with
             // their true lengths; the kernel writes nothing but `msg_len` of these headers.
@@ -184,7 +192,16 @@ impl DatagramDoor {
             let done = match usize::try_from(sent) {
                 Ok(done) if done > 0 => done,
                 _ if io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock => {
-                    return lost + heads.len();
+                    return lost
+                        + heads
+                            .iter()
+                            .map(|head| head.msg_hdr.msg_iovlen)
+                            .sum::<usize>();
+                }
+                // a link that cannot cut up pieces, or one reply that is refused
+                _ if first.msg_iovlen > 1 => {
+                    lost += self.send_apart(&first);
+                    1
                 }
                 _ => {
                     lost += 1;
@@ -194,6 +211,66 @@ impl DatagramDoor {
             heads = heads.get_mut(done..).unwrap_or_default();
         }
         lost
+    }
+
+    /// The replies of one piece, each by itself.
+    fn send_apart(&self, piece: &libc::msghdr) -> usize {
+        let mut lost = 0;
+        for index in 0..piece.msg_iovlen {
+            let single = libc::msghdr {
+                // its parts lie one behind the other
+                msg_iov: piece.msg_iov.wrapping_add(index),
+                msg_iovlen: 1,
+                msg_controllen: piece.msg_controllen.saturating_sub(SEGMENT),
+                ..*piece
+            };
+            // SAFETY: as for the piece, of whose parts this is one; the control message about cutting stands last.
+            let sent = unsafe {
+                libc::sendmsg(
+                    self.socket.as_raw_fd(),
+                    &raw const single,
+                    libc::MSG_DONTWAIT,
+                )
+            };
+            lost += usize::from(sent < 0);
+        }
+        lost
+    }
+}
+
+/// Replies that go down the stack together.
+struct Run<'a> {
+    first: Reply<'a>,
+    count: usize,
+}
+
+/// Takes the next run of replies that may be one piece: the same ends, equal lengths, only the last one shorter.
+fn fill<'a>(
+    parts: &mut [libc::iovec],
+    replies: &mut std::iter::Peekable<impl Iterator<Item = Reply<'a>>>,
+) -> Option<Run<'a>> {
+    let runs = are_cut();
+    let mut parts = parts.iter_mut();
+    let mut part = parts.next()?;
+    let first = replies.next()?;
+    let mut last = first;
+    let mut count = 0;
+    loop {
+        // the kernel only reads it
+        part.iov_base = last.bytes.as_ptr().cast_mut().cast();
+        part.iov_len = last.bytes.len();
+        count += 1;
+        let room = parts.next();
+        let fits = |next: &Reply<'_>| {
+            runs && (next.to, next.from) == (first.to, first.from)
+                && last.bytes.len() == first.bytes.len()
+                && (1..=first.bytes.len()).contains(&next.bytes.len())
+        };
+        let next = room.and_then(|room| Some((room, replies.next_if(fits)?)));
+        let Some((room, next)) = next else {
+            return Some(Run { first, count });
+        };
+        (part, last) = (room, next);
     }
 }
 

@@ -9,6 +9,8 @@ pub(super) const CONTROL: usize = 64;
 /// Octets before the data of a control message, and what its parts are aligned to (cmsg(3)).
 const HEADER: usize = size_of::<libc::cmsghdr>();
 const WORD: usize = size_of::<usize>();
+/// Room of the control message about cutting.
+pub(super) const SEGMENT: usize = (HEADER + 2).next_multiple_of(WORD);
 
 /// Octets that the kernel reads or writes as C structs.
 #[derive(Clone, Copy)]
@@ -54,7 +56,7 @@ pub(super) fn read_name(octets: &[u8]) -> Option<SocketAddr> {
 /// Writes pieces one behind the other; returns where they end.
 fn write<const N: usize>(into: &mut Octets<N>, mut at: usize, pieces: &[&[u8]]) -> usize {
     for piece in pieces {
-        // the callers' pieces fit: both kinds of name and of packet information
+        // the callers' pieces fit: both kinds of name, both kinds of packet information and a length
         if let Some(place) = into.0.get_mut(at..at + piece.len()) {
             place.copy_from_slice(piece);
         }
@@ -110,4 +112,13 @@ pub(super) fn write_source(into: &mut Octets<CONTROL>, from: IpAddr) -> usize {
         }
     };
     end.next_multiple_of(WORD)
+}
+
+/// How long the pieces are that the kernel cuts.
+pub(super) fn write_segment(into: &mut Octets<CONTROL>, at: usize, length: usize) -> usize {
+    let head = control(2, libc::SOL_UDP, libc::UDP_SEGMENT);
+    // no reply is longer than a datagram
+    let length = u16::try_from(length).unwrap_or(u16::MAX).to_ne_bytes();
+    write(into, at, &[&head, &length]);
+    at + SEGMENT
 }

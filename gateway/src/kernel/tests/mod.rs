@@ -9,6 +9,7 @@ mod lab;
 mod lanes;
 mod links;
 mod rules;
+mod runs;
 mod sessions;
 mod shapes;
 mod xt;

@@ -24,6 +24,7 @@ use super::table::Held;
 use crate::detect::quic::{Inspector, Look};
 use crate::detect::{Hello, Language};
 use crate::kernel::batch::{Batch, Giving};
+use crate::kernel::cutting::are_cut;
 use crate::kernel::icmp::{About, Sent, Trouble};
 use crate::kernel::sessions::{next_error, path_mtu};
 use crate::network::flows::Flow;
@@ -291,7 +292,7 @@ impl Moving<'_> {
     fn transfer(&self, batch: &Batch, way: Way) {
         let (to, mut giving) = match way {
             Way::Up => (self.upstream.as_fd(), Giving::Runs),
-            // a run crosses the link in one piece, and a network stack of a sandbox's own (gVisor) takes it for one datagram
+            Way::Down if are_cut() => (self.reply.as_fd(), Giving::Runs),
             Way::Down => (self.reply.as_fd(), Giving::Singly),
         };
         let (mut at, mut again) = (0, true);
