@@ -10,7 +10,7 @@ use lab::{Lab, policies};
 use crate::udp::{echo, echoes, socket};
 
 /// Sets an int option, as a program that looks for the path's packet size does.
-fn option(socket: &UdpSocket, level: i32, name: i32, value: i32) {
+pub fn option(socket: &UdpSocket, level: i32, name: i32, value: i32) {
     use std::os::fd::AsRawFd;
     let length = libc::socklen_t::try_from(size_of::<i32>()).expect("small");
     // SAFETY: an int and its length.

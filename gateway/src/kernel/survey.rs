@@ -9,7 +9,9 @@ use netlink_packet_route::link::{
     AfSpecInet, AfSpecInet6, AfSpecUnspec, Inet6DevConf, InetDevConf, LinkAttribute, LinkFlags,
     LinkMessage,
 };
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteType,
+};
 use netlink_packet_route::rule::{RuleAttribute, RuleMessage};
 use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
 
@@ -115,7 +117,10 @@ pub async fn survey(handle: &Handle) -> Result<Survey, KernelError> {
             .try_collect()
             .await
             .act("listing routes")?;
-        routes.extend(found.iter().map(route));
+        // what a path told about itself (its packet size) is dumped as a route to the one address; nobody set that up, and
+        // the address is no nearer for it
+        let told = |message: &&RouteMessage| message.header.flags.contains(RouteFlags::Cloned);
+        routes.extend(found.iter().filter(|m| !told(m)).map(route));
     }
     let rules = |version| async move {
         let found: Vec<RuleMessage> = handle
