@@ -67,5 +67,8 @@ pub fn now_ms() -> i64 {
     let elapsed = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or_default();
-    i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
+    let ms = i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX);
+    #[cfg(test)]
+    let ms = ms + 1000 * SET_CLOCK.load(std::sync::atomic::Ordering::Relaxed);
+    ms
 }

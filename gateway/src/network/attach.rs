@@ -40,7 +40,7 @@ impl Registry {
         owner: u32,
     ) -> Result<Described, ChangeError> {
         self.attach_if(request, namespace, owner, |wished| {
-            self.names().may_have(wished, owner, now_ms())
+            self.names().may_have(wished, owner, self.believed_ms())
         })
     }
 
@@ -139,7 +139,7 @@ impl Registry {
         };
         let wired = connected
             .map_err(ChangeError::from)
-            .and_then(|()| Ok(self.names().note(&taken.id, owner, now_ms())?))
+            .and_then(|()| Ok(self.names().note(&taken.id, owner, self.believed_ms())?))
             .and_then(|()| Ok(self.record(&network, "attached")?));
         let settled = wired.and_then(|()| {
             let unknown = || ChangeError::Unknown(taken.id.clone());

@@ -13,7 +13,6 @@ use netpolicy::ruleset::InterfaceName;
 use super::Network;
 use super::allot::Allotted;
 use super::registry::{ChangeError, Registry, Stage, changeable};
-use crate::context::now_ms;
 use crate::control::api::Via;
 use crate::kernel::{KernelError, Removal};
 use crate::limits::Used;
@@ -100,7 +99,7 @@ impl Registry {
         if let Err(error) = self.record(&network, change) {
             tracing::error!(sandbox.id = %id, %error, "a detach was not recorded");
         }
-        if let Err(error) = self.names().note(id, network.owner, now_ms()) {
+        if let Err(error) = self.names().note(id, network.owner, self.believed_ms()) {
             tracing::error!(sandbox.id = %id, %error, "the end of a name was not kept; its beginning was");
         }
         self.parts.states.remove(id)?;

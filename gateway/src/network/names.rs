@@ -97,7 +97,8 @@ impl Names {
         if is_drawn(id) {
             return Err(NameError::Drawn(id.clone()));
         }
-        if now.saturating_sub(self.pruned) >= PRUNE_MS {
+        // the other way round: a clock that was set back
+        if !(0..PRUNE_MS).contains(&now.saturating_sub(self.pruned)) {
             self.forget(now);
         }
         if self.last.contains_key(&noted::key(id)) {

@@ -299,6 +299,11 @@ impl Registry {
         }))
     }
 
+    /// The time by which names are called old, as the record is.
+    pub(super) fn believed_ms(&self) -> i64 {
+        self.parts.ctx.journal.believed_ms()
+    }
+
     pub(super) fn names(&self) -> MutexGuard<'_, Names> {
         self.parts
             .names

@@ -169,7 +169,7 @@ impl Folds {
             .networks
             .entry(denied.subject.network.clone())
             .or_default();
-        if now - of.began >= WINDOW_MS {
+        if is_over(of.began, now) {
             (of.began, of.denials) = (now, 0);
         }
         of.recorded.give_back(&self.quota, now);
@@ -189,7 +189,7 @@ impl Folds {
             first_held: None,
         });
         // An old window that held nothing starts afresh; one that held something is written out by `due` first.
-        if same.held == 0 && now - same.began >= WINDOW_MS {
+        if same.held == 0 && is_over(same.began, now) {
             (same.began, same.written) = (now, 0);
         }
         if same.written < EQUAL && !crowded {
@@ -236,7 +236,7 @@ impl Folds {
         let mut due = Vec::new();
         for of in self.networks.values_mut() {
             of.same.retain(|key, same| {
-                if !all && now - same.began < WINDOW_MS {
+                if !all && !is_over(same.began, now) {
                     return true;
                 }
                 if let Some(first) = same.first_held.take() {
@@ -253,6 +253,11 @@ impl Folds {
             .retain(|_, of| of.recorded.bytes > 0 || !of.same.is_empty());
         due
     }
+}
+
+/// Whether a window is over; one that begins later than now is of a clock that was set back since.
+fn is_over(began: i64, now: i64) -> bool {
+    !(0..WINDOW_MS).contains(&now.saturating_sub(began))
 }
 
 fn destination(denied: &Denied) -> String {
@@ -288,6 +293,12 @@ mod tests {
         assert!(held(30_000, 1).is_over(&QUOTA));
         assert!(held(1, 30).is_over(&QUOTA));
         assert!(!held(29_999, 29).is_over(&QUOTA));
+    }
+
+    #[test]
+    fn a_window_ends_when_its_time_is_over_and_when_the_clock_was_set_back() {
+        assert!(!is_over(50_000, 50_000) && !is_over(50_000, 59_999));
+        assert!(is_over(50_000, 60_000) && is_over(50_000, 49_999) && is_over(50_000, 0));
     }
 
     #[test]

@@ -10,15 +10,18 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use netpolicy::ids::NetworkId;
 use rustix::fs::{FallocateFlags, fallocate};
 use tokio::sync::watch;
 
+use super::age::Ages;
 use super::chain::{self, Position};
 use super::entry::Entry;
 use super::fold::{Folds, Quota, Recorded, Verdict};
 use super::head::Signatory;
+use super::keep::CLOCK;
 use super::{recover, segment, syslog};
 use crate::context::now_ms;
 use crate::metrics::Meters;
@@ -127,6 +130,8 @@ pub struct Journal {
     written: watch::Sender<u64>,
     /// What the signed head on disk says; `None` until this process has signed one.
     pub(super) stated: Mutex<Option<Position>>,
+    /// By which old segments are called old.
+    pub(super) ages: Mutex<Ages>,
 }
 
 impl Journal {
@@ -166,6 +171,7 @@ impl Journal {
             entries: config.network_entries,
             keep_ms: config.keep_ms,
         });
+        let ages = Ages::read(&config.dir.join(CLOCK), Instant::now(), now_ms());
         let journal = Self {
             signatory,
             tail: Mutex::new(tail),
@@ -175,6 +181,7 @@ impl Journal {
             roomy: AtomicBool::new(true),
             written: watch::Sender::new(found.position.seq),
             stated: Mutex::new(None),
+            ages: Mutex::new(ages),
             config,
         };
         journal.allot(&mut journal.tail());

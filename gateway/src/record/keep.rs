@@ -3,9 +3,10 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use super::age::Ages;
 use super::chain::{self, Position};
 use super::head::About;
 use super::journal::Journal;
@@ -20,6 +21,8 @@ const ANCHOR_EACH: u32 = 60;
 pub const HEAD: &str = "head.json";
 /// Name of the signed statement about what retention removed.
 pub const CHECKPOINT: &str = "checkpoint.json";
+/// Name of the file with the time that is believed.
+pub const CLOCK: &str = "clock.json";
 
 impl Journal {
     /// Keeps the journal until cancelled; a failure is logged once and tried again each second.
@@ -51,9 +54,19 @@ impl Journal {
         self.state_head(About::Head)?;
         if anchor {
             self.anchor()?;
-            self.expire(now_ms())?;
+            self.expire(self.believed_ms())?;
+            self.ages().write(&self.config.dir.join(CLOCK))?;
         }
         Ok(())
+    }
+
+    /// The time by which old things are called old.
+    pub fn believed_ms(&self) -> i64 {
+        self.ages().now(Instant::now(), now_ms())
+    }
+
+    fn ages(&self) -> MutexGuard<'_, Ages> {
+        self.ages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes everything out and states that nothing was lost. Nothing may be appended afterwards.

@@ -7,6 +7,7 @@
 //!
 //! Failure stance: a journal that cannot be written refuses new flows; what may have been lost is stated in it.
 
+pub mod age;
 mod anchors;
 pub mod chain;
 pub mod entry;

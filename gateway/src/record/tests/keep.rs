@@ -1,11 +1,12 @@
 //! Clean and unclean ends, retention, and readers that come back.
 
 use std::fs;
+use std::sync::atomic::Ordering;
 
 use super::super::verify::Kind;
 use super::super::*;
-use super::{Lab, open};
-use crate::context::now_ms;
+use super::{Lab, denial, open};
+use crate::context::{SET_CLOCK, now_ms};
 
 #[test]
 fn a_clean_end_leaves_no_gap_and_an_unclean_one_states_it() {
@@ -65,6 +66,76 @@ fn old_segments_go_by_age_and_the_one_being_written_stays() {
     assert_eq!(lab.segments().len(), 1);
     journal.close().unwrap();
     assert!(lab.report().ok(), "{:?}", lab.report().findings);
+}
+
+/// What one test has set the clock by; other tests of its process go on without it.
+struct SetClock;
+
+impl SetClock {
+    fn by_ms(ms: i64) -> Self {
+        SET_CLOCK.store(ms / 1000, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for SetClock {
+    fn drop(&mut self) {
+        SET_CLOCK.store(0, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_ahead_removes_nothing() {
+    let lab = Lab::filled();
+    let before = lab.segments().len();
+    let journal = lab.journal();
+    journal.tick(true).unwrap();
+    let ahead = SetClock::by_ms(2 * lab.config.keep_ms);
+    journal.append(open(60, "a")).unwrap();
+    journal.tick(true).unwrap();
+    assert!(lab.segments().len() >= before, "records are gone");
+    // the same after a restart under that clock
+    drop(journal);
+    let journal = lab.journal();
+    journal.tick(true).unwrap();
+    assert!(lab.segments().len() >= before, "records are gone");
+    // and one that is right again writes on
+    drop(ahead);
+    journal.append(open(61, "a")).unwrap();
+    journal.tick(true).unwrap();
+    journal.close().unwrap();
+    let report = lab.report();
+    assert!(report.ok(), "{:?}", report.findings);
+}
+
+#[test]
+fn lines_keep_their_order_and_their_chain_when_the_clock_is_set_back() {
+    let lab = Lab::new();
+    let journal = lab.journal();
+    journal.append(open(0, "a")).unwrap();
+    for _ in 0..20 {
+        journal.append(denial("a", 22)).unwrap();
+    }
+    let _back = SetClock::by_ms(-86_400_000);
+    // what was folded before is written now, not when the clock has caught up
+    journal.tick(true).unwrap();
+    journal.append(open(1, "a")).unwrap();
+    journal.close().unwrap();
+    let report = lab.report();
+    assert!(report.ok(), "{:?}", report.findings);
+    let entries = lab.entries();
+    let counted = |e: &Entry| matches!(e, Entry::Folded { count: 15, .. });
+    let folded = entries.iter().position(counted).expect("the folded ones");
+    let last = entries.iter().rposition(|e| matches!(e, Entry::Open(_)));
+    assert!(last > Some(folded), "written before the next flow opened");
+    let mut reader = Reader::open(&lab.config.dir, 0).unwrap();
+    let lines = std::iter::from_fn(|| reader.next_line().unwrap());
+    let lines: Vec<Line> = lines.map(|l| serde_json::from_str(&l).unwrap()).collect();
+    assert!(lines.windows(2).all(|w| w[0].seq + 1 == w[1].seq));
+    assert!(
+        lines.windows(2).any(|w| w[0].t > w[1].t),
+        "the clock went back"
+    );
 }
 
 #[test]
