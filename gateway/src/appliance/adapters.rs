@@ -2,13 +2,15 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use netpolicy::ruleset::FlowMark;
 use tokio::io::unix::AsyncFd;
 
 use crate::kernel::datagrams::{DatagramDoor, MOST, Reply};
-use crate::kernel::queue::Room;
+use crate::kernel::icmp::{Errors, Trouble};
+use crate::kernel::icmp_syn::Refused;
+use crate::kernel::queue::{self, Room};
 use crate::kernel::{Held, Queue, Verdict, watch};
 use crate::listen::dns::{Batch, Datagrams, Outgoing};
 use crate::listen::gate::state::Verdict as Judged;
@@ -19,15 +21,30 @@ use crate::listen::gate::{Queued, Syn, SynQueue};
 pub struct SynReader {
     queue: AsyncFd<Queue>,
     room: Mutex<Room>,
+    errors: Arc<Errors>,
 }
 
 impl SynReader {
     /// Needs the runtime's context.
-    pub fn new(queue: Queue) -> io::Result<Self> {
+    pub fn new(queue: Queue, errors: Arc<Errors>) -> io::Result<Self> {
         Ok(Self {
             queue: watch(queue)?,
             room: Mutex::default(),
+            errors,
         })
+    }
+
+    /// A SYN that had to end here, as at any router: told so and dropped, and nothing is dialled for it.
+    fn expire(&self, syn: &queue::Syn) {
+        let ended = Refused {
+            from: syn.from,
+            to: syn.to,
+            isn: syn.isn,
+        };
+        self.errors.refuse(ended, Trouble::TimeExceeded);
+        if let Err(error) = self.queue.get_ref().decide(syn.held, Verdict::Drop) {
+            tracing::trace!(%error, "a SYN without a hop left stays held until the queue drops it");
+        }
     }
 }
 
@@ -41,6 +58,9 @@ impl SynQueue for SynReader {
                     .lock()
                     .unwrap_or_else(std::sync::PoisonError::into_inner);
                 self.queue.get_ref().receive(&mut room, |syn| {
+                    if syn.hops <= 1 {
+                        return self.expire(&syn);
+                    }
                     let (packet, isn) = (syn.held.number(), syn.isn);
                     into.push_back(Queued::Syn(Syn {
                         packet,

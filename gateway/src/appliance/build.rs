@@ -89,7 +89,7 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         composer: composer(&config, &sources),
         leases,
         states: StateDir::open(&config.run_dir).map_err(files("making", &config.run_dir))?,
-        names: names(&config)?.into(),
+        names: names(&config, journal.believed_ms())?.into(),
         pools,
         book,
     }));
@@ -190,9 +190,8 @@ pub fn instance(config: &GatewayConfig) -> Result<Instance, BuildError> {
 }
 
 /// Names that are used up.
-fn names(config: &GatewayConfig) -> Result<Names, BuildError> {
-    let (now, kept) = (crate::context::now_ms(), config.journal.keep_ms);
-    Names::open(&config.state_dir, now, kept)
+fn names(config: &GatewayConfig, now: i64) -> Result<Names, BuildError> {
+    Names::open(&config.state_dir, now, config.journal.keep_ms)
         .map_err(files("reading the used names in", &config.state_dir))
 }
 
@@ -240,21 +239,24 @@ fn resolver(config: &GatewayConfig) -> Result<Resolver, BuildError> {
     }
 }
 
-pub(super) fn queue(enforcer: &Enforcer) -> Result<Option<SynReader>, BuildError> {
+/// The queue of first SYNs, where there is one.
+pub(super) fn queue(
+    enforcer: &Enforcer,
+    errors: &Arc<Errors>,
+) -> Result<Option<SynReader>, BuildError> {
     match enforcer.queue() {
         QueueKind::None => Ok(None),
         QueueKind::Native(number) | QueueKind::Compat(number) => {
             let queue = Queue::open(enforcer.ns(), number, QUEUE_LENGTH)?;
             let queue = match enforcer.backend() {
                 Backend::Nftables => queue,
-                Backend::Iptables => queue.answering(errors(enforcer)?),
+                Backend::Iptables => queue.answering(self::errors(enforcer)?),
             };
-            Ok(Some(SynReader::new(queue).map_err(|source| {
-                BuildError::Files {
-                    act: "waiting for the queue".to_owned(),
-                    source,
-                }
-            })?))
+            let reader = SynReader::new(queue, errors.clone());
+            reader.map(Some).map_err(|source| BuildError::Files {
+                act: "waiting for the queue".to_owned(),
+                source,
+            })
         }
     }
 }

@@ -34,10 +34,11 @@ impl Part {
     pub(super) fn bind(config: &GatewayConfig, pools: &Pools) -> Result<Self, BuildError> {
         let lock = lock::namespace(config)?;
         let enforcer = Enforcer::open(build::kernel(config, pools))?;
+        let datagrams = build::datagrams(&enforcer)?;
         Ok(Self {
             doors: Doors::open(enforcer.ns(), enforcer.config().ports)?,
-            datagrams: build::datagrams(&enforcer)?,
-            queue: build::queue(&enforcer)?,
+            queue: build::queue(&enforcer, &datagrams.errors)?,
+            datagrams,
             monitor: Monitor::open(&enforcer)?,
             enforcer,
             lock,

@@ -1,4 +1,4 @@
-//! ICMP errors about a first SYN: what a router says of a place that a connect cannot reach.
+//! ICMP errors about a first SYN: what a router says of a place that a connect cannot reach, or of a SYN without a hop left.
 //!
 //! The rules of nf_tables say these themselves. Those of iptables cannot: their target works only on the way to a local
 //! socket, and from there IPv4 finds no way back for the error. Owns the shape of the error; sockets and headers are

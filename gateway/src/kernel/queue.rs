@@ -61,6 +61,8 @@ pub struct Syn {
     pub to: SocketAddr,
     /// Initial sequence number: tells a repeat from a new attempt on the same ports.
     pub isn: u32,
+    /// How far it may still go: its time to live or hop limit.
+    pub hops: u8,
     /// Index of the interface in the gateway namespace.
     pub interface: u32,
 }
@@ -272,7 +274,7 @@ fn packet(message: Received<'_>) -> Option<(Held, Option<Syn>)> {
 
 /// `None` for anything but a whole TCP header with SYN and neither FIN, RST nor ACK, straight behind a plain IP header.
 fn syn(held: Held, interface: u32, bytes: &[u8]) -> Option<Syn> {
-    let (from, to, segment) = match bytes.first()? >> 4 {
+    let (from, to, hops, segment) = match bytes.first()? >> 4 {
         4 => ipv4(bytes)?,
         6 => ipv6(bytes)?,
         _ => return None,
@@ -287,16 +289,17 @@ fn syn(held: Held, interface: u32, bytes: &[u8]) -> Option<Syn> {
         from: (from, u16::from_be_bytes([s0, s1])).into(),
         to: (to, u16::from_be_bytes([d0, d1])).into(),
         isn: u32::from_be_bytes([n0, n1, n2, n3]),
+        hops,
         interface,
     })
 }
 
-/// Source, destination and what follows the header.
-type Parsed<'a> = (IpAddr, IpAddr, &'a [u8]);
+/// Source, destination, hops and what follows the header.
+type Parsed<'a> = (IpAddr, IpAddr, u8, &'a [u8]);
 
 fn ipv4(bytes: &[u8]) -> Option<Parsed<'_>> {
     let header = bytes.first_chunk::<20>()?;
-    let [first, _, _, _, _, _, f0, f1, _, protocol, ..] = *header;
+    let [first, _, _, _, _, _, f0, f1, hops, protocol, ..] = *header;
     let fragment = u16::from_be_bytes([f0, f1]) & 0x3fff != 0;
     if protocol != 6 || fragment || first & 0x0f != 5 {
         return None;
@@ -305,7 +308,7 @@ fn ipv4(bytes: &[u8]) -> Option<Parsed<'_>> {
         let octets: [u8; 4] = header.get(at..at + 4)?.try_into().ok()?;
         Some(IpAddr::V4(Ipv4Addr::from(octets)))
     };
-    Some((address(12)?, address(16)?, bytes.get(20..)?))
+    Some((address(12)?, address(16)?, hops, bytes.get(20..)?))
 }
 
 fn ipv6(bytes: &[u8]) -> Option<Parsed<'_>> {
@@ -317,7 +320,8 @@ fn ipv6(bytes: &[u8]) -> Option<Parsed<'_>> {
         let octets: [u8; 16] = header.get(at..at + 16)?.try_into().ok()?;
         Some(IpAddr::V6(Ipv6Addr::from(octets)))
     };
-    Some((address(8)?, address(24)?, bytes.get(40..)?))
+    let hops = *header.get(7)?;
+    Some((address(8)?, address(24)?, hops, bytes.get(40..)?))
 }
 
 #[cfg(test)]
@@ -339,6 +343,7 @@ mod tests {
         let good = syn(Held(1), 7, &tcp(2)).unwrap();
         assert_eq!(good.to, "192.0.2.1:80".parse().unwrap());
         assert_eq!((good.from.port(), good.isn), (12_345, 0x0102_0304));
+        assert_eq!(good.hops, 64);
         for flags in [0, 0x01, 0x04, 0x10, 0x12, 0x03, 0x06, 0x3f] {
             assert_eq!(syn(Held(1), 7, &tcp(flags)), None, "flags {flags:#x}");
         }
