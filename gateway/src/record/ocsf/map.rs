@@ -107,14 +107,19 @@ fn closed(line: &Line, close: &Close) -> Event {
     event.status_code = Some(close.end.clone());
     allowed(&mut event);
     let (mut out, mut into) = (close.up, close.down);
+    let mut packets = close.datagrams;
     if close.subject.direction == Direction::Ingress {
         // Bytes are counted as the sandbox sees them; here the source is who began.
         std::mem::swap(&mut out, &mut into);
+        packets = packets.map(|(up, down)| (down, up));
     }
     event.traffic = Some(Traffic {
         bytes_in: into,
         bytes_out: out,
         bytes: out.saturating_add(into),
+        packets_in: packets.map(|(_, into)| into),
+        packets_out: packets.map(|(out, _)| out),
+        packets: packets.map(|(out, into)| out.saturating_add(into)),
     });
     event.tls = tls(close);
     note(&mut event, "flow", close.flow);

@@ -85,6 +85,15 @@ pub struct Traffic {
     pub bytes_out: u64,
     /// Both.
     pub bytes: u64,
+    /// Datagrams and echoes from the destination.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets_in: Option<u64>,
+    /// From the source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets_out: Option<u64>,
+    /// Both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets: Option<u64>,
 }
 
 /// `tls`.

@@ -72,6 +72,33 @@ fn a_closed_flow_says_its_bytes_and_what_tls_offered() {
 }
 
 #[test]
+fn datagrams_and_echoes_are_packets_and_streams_have_none() {
+    let close = |door: &str, protocol: &str, direction: &str| {
+        let mut subject = subject(door, None);
+        subject["protocol"] = json!(protocol);
+        subject["direction"] = json!(direction);
+        mapped(&json!({
+            "kind": "close", "flow": 44, "subject": subject, "datagrams": [3, 8], "up": 300, "down": 8000,
+            "duration_ms": 12, "end": "idle",
+        }))
+    };
+    for (door, protocol, number) in [("udp", "udp", 17), ("icmp", "icmp", 1)] {
+        let event = close(door, protocol, "egress");
+        assert_eq!(event["connection_info"]["protocol_num"], number);
+        let traffic = json!({
+            "packets_out": 3, "packets_in": 8, "packets": 11, "bytes_out": 300, "bytes_in": 8000, "bytes": 8300,
+        });
+        assert_eq!(event["traffic"], traffic);
+    }
+    let inbound = close("ingress", "udp", "ingress");
+    assert_eq!(inbound["traffic"]["packets_out"], 8);
+    let stream = mapped(&json!({
+        "kind": "close", "flow": 45, "subject": subject("tcp", None), "up": 1, "down": 2, "duration_ms": 1, "end": "reset",
+    }));
+    assert_eq!(stream["traffic"].get("packets"), None);
+}
+
+#[test]
 fn a_flow_whose_requests_were_read_is_http_activity() {
     let close = |method: &str| {
         mapped(&json!({

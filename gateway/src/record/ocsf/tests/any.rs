@@ -125,7 +125,7 @@ fn close() -> BoxedStrategy<Close> {
         prop::option::of(text()),
         prop::collection::vec(text(), 0..3),
     );
-    let numbers = any::<(u64, u64, u64, u64)>();
+    let numbers = any::<(u64, u64, u64, u64, Option<(u64, u64)>)>();
     (
         numbers,
         subject(),
@@ -134,13 +134,13 @@ fn close() -> BoxedStrategy<Close> {
         prop_oneof![text(), Just("reset".to_owned())],
     )
         .prop_map(
-            |((flow, up, down, duration_ms), subject, (sni, alpn), http, end)| Close {
-                datagrams: None,
+            |((flow, up, down, duration_ms, datagrams), subject, (sni, alpn), http, end)| Close {
                 flow,
                 subject,
                 sni,
                 alpn,
                 http,
+                datagrams,
                 up,
                 down,
                 duration_ms,
