@@ -219,7 +219,7 @@ fn a_collector_that_is_away_holds_nothing_back_and_gets_everything_later() {
 fn who_is_too_far_behind_loses_the_oldest_and_that_is_counted() {
     let dir = tempfile::tempdir().unwrap();
     let journal = journal(dir.path());
-    // accepts, reads nothing, says nothing
+    // nobody there
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint: Endpoint = format!("http://{}", silent.local_addr().unwrap())
         .parse()
@@ -232,6 +232,98 @@ fn who_is_too_far_behind_loses_the_oldest_and_that_is_counted() {
             journal.append(close(flow, "api.example.com")).unwrap();
             flow += 1;
             assert!(Instant::now() < end, "nothing was given up");
+            std::thread::yield_now();
+        }
+    });
+}
+
+/// A name, and what is done with a connection.
+type Rudeness = (&'static str, fn(TcpStream));
+
+/// Accepts every connection and does this with it.
+fn rude(behave: fn(TcpStream)) -> Endpoint {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || behave(stream));
+        }
+    });
+    format!("http://{address}").parse().unwrap()
+}
+
+/// Reads on until the other side is gone.
+fn hang(mut stream: TcpStream) {
+    let mut piece = [0; 16_000];
+    while stream.read(&mut piece).is_ok_and(|count| count > 0) {}
+}
+
+#[test]
+fn a_collector_that_says_nothing_garbage_or_no_end_holds_nothing_back() {
+    let rudenesses: [Rudeness; 5] = [
+        // accepts, reads nothing, says nothing
+        ("silent", |stream| {
+            let (_sender, never) = channel::<()>();
+            let _ = never.recv_timeout(Duration::from_mins(1));
+            drop(stream);
+        }),
+        ("says nothing", hang),
+        ("garbage", |mut stream| {
+            let _ = stream.write_all(b"\0\xff SSH-2.0-x\r\n\r\n");
+            hang(stream);
+        }),
+        ("a head without end", |mut stream| {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n");
+            while stream.write_all(&[b'x'; 16_000]).is_ok() {}
+        }),
+        ("fields without end", |mut stream| {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n");
+            while stream.write_all(&b"x-more: y\r\n".repeat(500)).is_ok() {}
+        }),
+    ];
+    for (name, behave) in rudenesses {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = journal(dir.path());
+        following(&journal, rude(behave), 500, || {
+            let (begun, mut slowest) = (Instant::now(), Duration::ZERO);
+            let mut flow = 0;
+            while journal.meters().telemetry_lost_so_far() == 0 {
+                let before = Instant::now();
+                journal.append(close(flow, "api.example.com")).unwrap();
+                slowest = slowest.max(before.elapsed());
+                flow += 1;
+                assert!(
+                    begun.elapsed() < Duration::from_secs(30),
+                    "{name}: nothing was given up"
+                );
+                if flow > 2_000 {
+                    std::thread::yield_now();
+                }
+            }
+            assert!(
+                slowest < Duration::from_secs(2),
+                "{name}: an append took {slowest:?}"
+            );
+        });
+    }
+}
+
+#[test]
+fn an_answer_without_end_is_read_in_part_and_counts_by_its_status() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = journal(dir.path());
+    let endless = rude(|mut stream| {
+        let mut piece = [0; 4096];
+        let _ = stream.read(&mut piece);
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let chunk = [&b"3e80\r\n"[..], &[b'x'; 16_000], b"\r\n"].concat();
+        while stream.write_all(&chunk).is_ok() {}
+    });
+    following(&journal, endless, 1_000, || {
+        journal.append(denial("one.example")).unwrap();
+        let end = Instant::now() + Duration::from_secs(20);
+        while journal.meters().telemetry_lost_so_far() == 0 {
+            assert!(Instant::now() < end, "the answer is read for ever");
             std::thread::yield_now();
         }
     });
