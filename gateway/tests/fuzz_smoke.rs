@@ -1,4 +1,5 @@
-//! Two seconds of each fuzz target of the TCP doors: seeds first, then seeded mutations of them.
+//! Two seconds of each fuzz target of the TCP doors and of git's objects (or `FUZZ_SECONDS` of them): seeds first, then
+//! seeded mutations of them. Each says how many inputs a second it took.
 //!
 //! The seed of the generator is fixed, so a failure repeats; the offending bytes are printed with it. The same bodies run
 //! under libFuzzer for as long as somebody likes (`cargo fuzz run client_hello` in `gateway`).
@@ -9,6 +10,10 @@
 
 #[path = "../fuzz/targets/client_hello.rs"]
 mod client_hello;
+#[path = "../fuzz/targets/git_object.rs"]
+mod git_object;
+#[path = "../fuzz/targets/http2.rs"]
+mod http2;
 #[path = "../fuzz/targets/http_head.rs"]
 mod http_head;
 #[path = "../fuzz/targets/proxy_request.rs"]
@@ -21,7 +26,11 @@ mod syn_gate;
 use std::panic::catch_unwind;
 use std::time::{Duration, Instant};
 
-const FOR: Duration = Duration::from_secs(2);
+/// How long each target runs.
+fn time() -> Duration {
+    let asked = std::env::var("FUZZ_SECONDS").ok();
+    Duration::from_secs(asked.and_then(|s| s.parse().ok()).unwrap_or(2))
+}
 
 /// xorshift: repeatable, and good enough to choose bytes.
 struct Random(u64);
@@ -50,11 +59,16 @@ fn run(target: &str, seeds: &[Vec<u8>], telling: &[u8], body: fn(&[u8])) {
     for seed in seeds {
         check(seed);
     }
-    let (mut random, began, mut runs) = (Random(0x5a11), Instant::now(), 0);
-    while began.elapsed() < FOR {
+    let (mut random, began, mut runs) = (Random(0x5a11), Instant::now(), 0_u32);
+    while began.elapsed() < time() {
         check(&mutated(seeds, telling, &mut random));
         runs += 1;
     }
+    let seconds = began.elapsed().as_secs_f64();
+    println!(
+        "fuzz {target}: {runs} inputs in {seconds:.1} s, {:.0} a second",
+        f64::from(runs) / seconds
+    );
     assert!(runs > 500, "{target} managed only {runs} inputs");
 }
 
@@ -199,5 +213,89 @@ fn any_events_keep_the_gates_promises() {
     assert!(
         met.accepted > 0 && met.paired > 0 && met.dropped > 0,
         "the walk reaches every state: {met:?}"
+    );
+}
+
+#[test]
+fn any_frames_are_requests_or_not() {
+    // GET / of ok.net: three indexed fields and an authority
+    let fields = |host: &[u8]| {
+        let length = u8::try_from(host.len()).expect("short");
+        [&[0x82, 0x86, 0x84, 0x41, length][..], host].concat()
+    };
+    let ask = |stream, fields: &[u8]| http2::frame(1, 5, stream, fields);
+    let settings = http2::frame(4, 0, 0, &[0, 3, 0, 0, 0, 100]);
+    let get = [settings.clone(), ask(1, &fields(b"ok.net"))].concat();
+    // a Host field beside it: literal with an indexed name, static entry 38
+    let host = [&fields(b"ok.net")[..], &[0x66, 6], b"ok.net"].concat();
+    let seeds = [
+        get.clone(),
+        [
+            &settings[..],
+            &ask(1, &host),
+            &ask(3, &fields(b"ok.net:80")),
+        ]
+        .concat(),
+        // fields in two frames, a body, a reset, a ping, a window, a priority, the end
+        [
+            &settings[..],
+            &http2::frame(1, 0, 1, &host[..5]),
+            &http2::frame(9, 4, 1, &host[5..]),
+            &http2::frame(0, 1, 1, b"body"),
+            &http2::frame(3, 0, 1, &[0, 0, 0, 8]),
+            &http2::frame(6, 0, 0, &[7; 8]),
+            &http2::frame(8, 0, 0, &[0, 0, 1, 0]),
+            &http2::frame(2, 0, 3, &[0, 0, 0, 1, 9]),
+            &http2::frame(7, 0, 0, &[0; 8]),
+        ]
+        .concat(),
+    ];
+    assert_eq!(http2::walk(&get), 1, "the seed is a request");
+    assert_eq!(http2::walk(&seeds[1]), 2, "and the other is two");
+    run(
+        "http2",
+        &seeds,
+        &[
+            0, 1, 4, 5, 9, 0x20, 0x3f, 0x41, 0x7f, 0x82, 0x84, 0xff, b':', b'@',
+        ],
+        http2::run,
+    );
+}
+
+#[test]
+fn any_bytes_of_a_remote_are_objects_or_not() {
+    let entry =
+        |mode: &str, name: &str| [mode.as_bytes(), b" ", name.as_bytes(), b"\0", &[7; 20]].concat();
+    let tree = [
+        &b"\0"[..],
+        &entry("100644", "a.yml"),
+        &entry("40000", "policies"),
+        &entry("120000", "x"),
+    ]
+    .concat();
+    let oid = "0123456789abcdef0123456789abcdef01234567";
+    let plain = format!(
+        "\u{1}tree {oid}\nparent {oid}\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\nwhy\n"
+    );
+    let signed = plain.replace(
+        "\n\nwhy",
+        "\ngpgsig -----BEGIN SSH SIGNATURE-----\n U1NI\n -----END SSH SIGNATURE-----\n\nwhy",
+    );
+    let mut seeds = vec![tree, plain.into_bytes(), signed.into_bytes()];
+    for name in [
+        "main",
+        "policies/web",
+        "https://git.example/p.git",
+        "git@git.example:p.git",
+        "/srv/p.git",
+        oid,
+    ] {
+        seeds.push([b"\x02", name.as_bytes()].concat());
+    }
+    run(
+        "git_object",
+        &seeds,
+        b"\0\n\r ./-:@~^\\01\x80\xffgptree",
+        git_object::run,
     );
 }

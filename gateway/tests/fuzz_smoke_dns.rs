@@ -18,7 +18,11 @@ use hickory_proto::rr::rdata::svcb::{IpHint, SVCB, SvcParamKey, SvcParamValue};
 use hickory_proto::rr::rdata::{A, CNAME, HTTPS, SOA, TXT};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 
-const FOR: Duration = Duration::from_secs(2);
+/// How long it runs: two seconds, or `FUZZ_SECONDS`.
+fn time() -> Duration {
+    let asked = std::env::var("FUZZ_SECONDS").ok();
+    Duration::from_secs(asked.and_then(|s| s.parse().ok()).unwrap_or(2))
+}
 
 fn name(text: &str) -> Name {
     Name::from_ascii(text).expect("a name")
@@ -115,10 +119,15 @@ fn no_message_panics_and_every_reply_is_a_message() {
         check(input);
     }
     let begin = Instant::now();
-    let mut runs = 0;
-    while begin.elapsed() < FOR {
+    let mut runs = 0_u32;
+    while begin.elapsed() < time() {
         check(&mutated(&corpus, &mut random));
         runs += 1;
     }
+    let seconds = begin.elapsed().as_secs_f64();
+    println!(
+        "fuzz dns_message: {runs} inputs in {seconds:.1} s, {:.0} a second",
+        f64::from(runs) / seconds
+    );
     assert!(runs > 1000, "{runs} runs in two seconds");
 }

@@ -20,7 +20,11 @@ use std::time::{Duration, Instant};
 
 use cases::Random;
 
-const FOR: Duration = Duration::from_secs(2);
+/// How long each target runs: two seconds, or `FUZZ_SECONDS`.
+fn time() -> Duration {
+    let asked = std::env::var("FUZZ_SECONDS").ok();
+    Duration::from_secs(asked.and_then(|s| s.parse().ok()).unwrap_or(2))
+}
 
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -54,11 +58,16 @@ fn run(target: &str, body: fn(&[u8])) {
     }
     let mut random = Random::new(0x5a11);
     let begin = Instant::now();
-    let mut runs = 0;
-    while begin.elapsed() < FOR {
+    let mut runs = 0_u32;
+    while begin.elapsed() < time() {
         check(&mutated(&corpus, &mut random));
         runs += 1;
     }
+    let seconds = begin.elapsed().as_secs_f64();
+    println!(
+        "fuzz {target}: {runs} inputs in {seconds:.1} s, {:.0} a second",
+        f64::from(runs) / seconds
+    );
     assert!(runs > 50, "{target} managed only {runs} inputs");
 }
 

@@ -6,7 +6,7 @@
 //! gets its answer on its own stream and ends the flow, as in HTTP/1. Windows bound what a flow holds in memory.
 
 mod carry;
-mod request;
+pub mod request;
 mod side;
 
 use std::sync::OnceLock;
@@ -236,7 +236,8 @@ async fn closed(lane: &Lane<'_>, mut below: Below<'_>, end: End) -> End {
     end
 }
 
-fn server_settings() -> server::Builder {
+/// What the sandbox's side is told.
+pub fn server_settings() -> server::Builder {
     let mut settings = server::Builder::new();
     settings
         .max_concurrent_streams(MOST_STREAMS)

@@ -11,7 +11,7 @@ const DEFAULT_PORT: u16 = 80;
 
 /// Why a request is refused whatever the policy says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub(super) enum Odd {
+pub enum Odd {
     /// CONNECT is for proxies.
     #[error("CONNECT to an origin")]
     Connect,
@@ -22,7 +22,7 @@ pub(super) enum Odd {
 
 /// Reads `:authority`, `:path`, `:method` and whatever Host fields there are. All names must be one (RFC 9113 8.3.1:
 /// a Host that differs is malformed); what servers read differently is refused.
-pub(super) fn evidence(request: &Parts) -> Result<Evidence, Odd> {
+pub fn evidence(request: &Parts) -> Result<Evidence, Odd> {
     if request.method == Method::CONNECT {
         return Err(Odd::Connect);
     }
@@ -64,7 +64,7 @@ pub(super) fn evidence(request: &Parts) -> Result<Evidence, Odd> {
 }
 
 /// Gives a request that names its host by a field only its `:authority`, which many servers insist on.
-pub(super) fn name_authority(request: &mut Parts) -> Result<(), Odd> {
+pub fn name_authority(request: &mut Parts) -> Result<(), Odd> {
     if request.uri.authority().is_some() {
         return Ok(());
     }
