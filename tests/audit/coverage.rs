@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use super::tree::root;
 
 /// What a case may wait for. A new word here is a decision, not a way out.
-const LATER: [&str; 8] = [
+const LATER: [&str; 7] = [
     "inspection of TLS",
     "credentials",
     "rules about queries",
-    "injected faults",
     "console",
     "copying files out",
     "archive import",

@@ -68,6 +68,14 @@ fn answers(sandbox: &Sandbox, patience: Duration) -> bool {
     })
 }
 
+/// Waits until so many panics are counted: each is told in the log at length before that.
+fn counted(tasks: &crate::tasks::Tasks, panics: u64) {
+    eventually("a panic to be counted", || {
+        (tasks.panics() >= panics).then_some(())
+    });
+    assert_eq!(tasks.panics(), panics);
+}
+
 #[test]
 fn a_panic_over_one_packet_costs_that_packet_only() {
     let lab = Lab::started();
@@ -81,7 +89,7 @@ fn a_panic_over_one_packet_costs_that_packet_only() {
     within.ctx.tasks.lay_tripwire("a DNS question");
     // the answer never comes, and this is how long it is waited for
     assert!(!answers(&unlucky, Duration::from_millis(500)));
-    assert_eq!(within.ctx.tasks.panics(), 1);
+    counted(&within.ctx.tasks, 1);
     assert!(answers(&unlucky, patience) && answers(&other, patience));
 
     within.ctx.tasks.lay_tripwire("a first SYN");
@@ -93,10 +101,27 @@ fn a_panic_over_one_packet_costs_that_packet_only() {
         "{:?}",
         begun.elapsed()
     );
-    assert_eq!(within.ctx.tasks.panics(), 2);
+    counted(&within.ctx.tasks, 2);
     unlucky.echoes(FAR).unwrap();
     other.echoes(FAR).unwrap();
     assert!(!is_over(&kept));
+
+    // UDP is refused at once here; the one that trips its reader is not answered at all
+    let told = |patience| {
+        let refused = unlucky.run(move || {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            socket.set_read_timeout(Some(patience)).unwrap();
+            socket.connect((FAR, 9)).unwrap();
+            socket.send(b"x").unwrap();
+            socket.recv(&mut [0; 16]).unwrap_err().kind()
+        });
+        refused == ErrorKind::ConnectionRefused
+    };
+    assert!(told(patience));
+    within.ctx.tasks.lay_tripwire("a datagram");
+    assert!(!told(Duration::from_millis(500)));
+    counted(&within.ctx.tasks, 3);
+    assert!(told(patience));
 
     let view = posture(&lab);
     assert_eq!(

@@ -67,7 +67,9 @@ pub fn serve_echo(
                 };
                 match door.get_ref().receive() {
                     Ok(Asked::Request(request)) => {
-                        sessions.arrived(&request);
+                        // a panic over one request costs that request
+                        let tasks = &sessions.ctx.tasks;
+                        tasks.contain("an echo request", || sessions.arrived(&request));
                         in_turn().await;
                     }
                     Ok(Asked::Refused) => {

@@ -92,7 +92,9 @@ async fn receive(sessions: Arc<Sessions>, socket: UdpSocket, cutting: Cutting) {
         match read.await {
             Ok(()) => {
                 for arrival in arrivals.all() {
-                    sessions.arrived(arrival, cutting);
+                    // a panic over one datagram costs that datagram
+                    let tasks = &sessions.ctx.tasks;
+                    tasks.contain("a datagram", || sessions.arrived(arrival, cutting));
                 }
                 in_turn().await;
             }
@@ -133,7 +135,13 @@ impl Sessions {
             // what a router says; the datagram itself goes no further, whoever it was for
             return self.errors.tell(about, Trouble::TimeExceeded);
         }
-        let inbox = self.table().find(key, &network);
+        let inbox = {
+            let table = self.table();
+            // with the table in hand: the worst moment for a panic
+            #[cfg(test)]
+            self.ctx.tasks.pass_tripwire("a datagram");
+            table.find(key, &network)
+        };
         if let Some(inbox) = inbox {
             return self.hold(&network, &inbox, arrival.bytes);
         }
