@@ -1,10 +1,12 @@
-//! Real programs over UDP: a time client, iperf3, dig asking whom it likes.
+//! Real programs over UDP: time clients, mosh, iperf3, dig and delv asking whom they like.
 
-use std::process::Output;
+use std::io::{Read, Write};
+use std::process::{Child, Command, Output, Stdio};
 
-use lab::topology::{PUBLIC4, PUBLIC6};
+use lab::client::at;
+use lab::topology::{OTHER4, PUBLIC4, PUBLIC6, ip};
 use lab::wait::eventually;
-use lab::{Lab, policies};
+use lab::{Lab, Sandbox, policies};
 
 /// A time server and a client (RFC 5905, client and server modes), as small as they get.
 const TIME: &str = r#"
@@ -55,6 +57,141 @@ fn a_time_client_is_answered_in_both_families() {
         );
         assert!(server.join().expect("server").status.success());
     }
+}
+
+#[test]
+fn ntpdig_takes_the_time_of_a_permitted_server_and_of_no_other() {
+    const POLICY: &str = "policy: time\nnetwork: domains\nallow:\n  - { host: ok.sallylab.net, ports: [123], protocol: udp }\n";
+    let lab = Lab::builder().gateway_only().start();
+    let script = lab.file("time.py", TIME).display().to_string();
+    let sandbox = lab.sandbox(POLICY);
+    let internet = lab.topology.internet.clone();
+    let server = std::thread::spawn(move || {
+        internet.exec(&["timeout", "20", "python3", &script, PUBLIC4, "server"])
+    });
+    let lease = sandbox.run(|| at("ok.sallylab.net", 123)).ip().to_string();
+    eventually("the time", || {
+        let text = said(&sandbox.exec(&["ntpdig", "-4", "-j", "-t", "2", &lease]));
+        text.contains("\"stratum\":1").then_some(())
+    });
+    assert!(server.join().expect("server").status.success());
+    let mark = lab.capture.mark();
+    let denied = said(&sandbox.exec(&["ntpdig", "-4", "-j", "-t", "2", OTHER4]));
+    assert!(!denied.contains("stratum"), "{denied}");
+    lab.capture.none_to(mark, ip(OTHER4));
+}
+
+/// A program that ends with the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts mosh-client on a terminal of its own.
+fn mosh(sandbox: &Sandbox, key: &str, to: &str) -> Child {
+    let line = format!("stty rows 24 cols 80; exec timeout 20 mosh-client {to} 60001");
+    let mut command = Command::new("script");
+    command
+        .args(["-qec", &line, "/dev/null"])
+        .env("MOSH_KEY", key)
+        .env("LC_ALL", "C.UTF-8")
+        .env("TERM", "xterm")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    sandbox.namespace().start(&mut command).expect("mosh")
+}
+
+/// Reads on until the terminal shows this.
+fn shows(screen: &mut impl Read, text: &str) {
+    let (mut all, mut piece) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&all).contains(text) {
+        let count = screen.read(&mut piece).unwrap_or(0);
+        let so_far = String::from_utf8_lossy(&all).into_owned();
+        assert!(count > 0, "no {text:?} in {so_far:?}");
+        all.extend(piece.iter().take(count));
+    }
+}
+
+#[test]
+fn mosh_keeps_a_session_with_a_permitted_host_and_sends_nothing_to_another() {
+    const POLICY: &str = "policy: mosh\nnetwork: domains\nallow:\n  - { host: ok.sallylab.net, ports: [60001], protocol: udp }\n";
+    let lab = Lab::builder().gateway_only().start();
+    let sandbox = lab.sandbox(POLICY);
+    let shell = "echo salute over mosh; read word; echo got $word; read end";
+    let started = said(&lab.topology.internet.exec(&[
+        "env",
+        "LC_ALL=C.UTF-8",
+        "MOSH_SERVER_NETWORK_TMOUT=20",
+        "mosh-server",
+        "new",
+        "-i",
+        PUBLIC4,
+        "-p",
+        "60001",
+        "--",
+        "/bin/sh",
+        "-c",
+        shell,
+    ]));
+    let key = started
+        .lines()
+        .find_map(|line| line.strip_prefix("MOSH CONNECT 60001 "))
+        .unwrap_or_else(|| panic!("{started}"))
+        .trim();
+    let lease = sandbox
+        .run(|| at("ok.sallylab.net", 60001))
+        .ip()
+        .to_string();
+    let mark = lab.capture.mark();
+    let _denied = Killed(mosh(&sandbox, key, OTHER4));
+    let mut client = mosh(&sandbox, key, &lease);
+    let mut screen = client.stdout.take().expect("piped");
+    let mut keys = client.stdin.take().expect("piped");
+    shows(&mut screen, "salute over mosh");
+    keys.write_all(b"hello\n").expect("type");
+    shows(&mut screen, "got hello");
+    keys.write_all(b"bye\n").expect("type");
+    shows(&mut screen, "mosh is exiting");
+    client.wait().expect("the end");
+    lab.capture.none_to(mark, ip(OTHER4));
+}
+
+#[test]
+fn a_resolver_that_validates_gets_no_address_and_one_that_does_not_gets_the_lease() {
+    let lab = Lab::builder().gateway_only().start();
+    let sandbox = lab.sandbox(policies::INTERNET);
+    let ask = |options: &[&str]| {
+        let mut argv = vec!["timeout", "20", "delv", "@198.18.0.1"];
+        argv.extend(options);
+        argv.extend(["ok.sallylab.net", "A"]);
+        said(&sandbox.exec(&argv))
+    };
+    // leases are nobody's signed data: whoever insists on signatures is told so and left without an address
+    let validated = ask(&[]);
+    assert!(!validated.contains("198.19."), "{validated}");
+    assert!(
+        validated.contains("failed") || validated.contains("broken"),
+        "{validated}"
+    );
+    let plain = ask(&["-i"]);
+    assert!(plain.contains("198.19."), "{plain}");
+    let flags = said(&sandbox.exec(&["dig", "+dnssec", "@198.18.0.1", "ok.sallylab.net", "A"]));
+    assert!(
+        flags.contains("198.19.") && !flags.contains("RRSIG"),
+        "{flags}"
+    );
+    let flags = flags
+        .lines()
+        .find(|l| l.starts_with(";; flags:"))
+        .unwrap_or_default();
+    assert!(
+        !flags.split(';').nth(2).unwrap_or_default().contains(" ad"),
+        "{flags}"
+    );
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod command;
+mod commits;
 mod elsewhere;
 mod input;
 mod mute;
