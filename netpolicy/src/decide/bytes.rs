@@ -279,10 +279,11 @@ pub(crate) fn judge_request(
         let fits = request.is_some_and(|(method, path)| {
             let path = canonical_path(path);
             path.is_ok_and(|path| {
+                let segments: Vec<&str> = path.split('/').collect();
                 rules
                     .iter()
                     .flat_map(|rule| &rule.http)
-                    .any(|http| http.matches(method, &path))
+                    .any(|http| http.matches(method, &segments))
             })
         });
         if !fits {

@@ -14,7 +14,7 @@ use crate::policy::{Place, Policy, Rule, Selector};
 /// Entries of one policy (`allow`, `deny`, `ingress`, `secrets`): as many as learning writes, and more than anybody reads.
 pub const MOST_ENTRIES: usize = 10_000;
 
-/// Port ranges and `http` lines of all entries of a list that speak of one name or of one address. A decision reads them
+/// Port ranges and paths of `http` lines of all entries of a list that speak of one name or of one address. A decision reads them
 /// one by one: four of its passes over so many cost microseconds, and floods are decided one by one.
 pub const MOST_ON_ONE: usize = 256;
 
@@ -62,7 +62,8 @@ fn places(policy: &Policy) -> Vec<&Place> {
 
 /// What one entry adds to a decision that reads it.
 fn weight(rule: &Rule) -> usize {
-    rule.ports.0.len().max(1) + rule.http.len()
+    let requests = rule.http.iter().map(|http| http.paths.len().max(1));
+    rule.ports.0.len().max(1) + requests.sum::<usize>()
 }
 
 /// The first entry of a host about which too much is said, by entries of its own and of wildcards above it.

@@ -1,9 +1,9 @@
 //! Many patterns, one look-up: what a decision over 10,000 rules uses.
 //!
-//! A hash map from the text of a name to what is said about it. A look-up asks once for the name and once for each
-//! suffix that is short enough to be an apex, so its cost follows the number of labels, never the number of patterns;
-//! a hostile name of 127 labels costs no more than the deepest pattern allows. The answer is exactly that of
-//! [`Pattern::matches`] over all patterns (a property test holds the two together).
+//! A tree of labels, from the last one of a name to its first. A look-up goes down as far as there are patterns, a label
+//! at a time, so its cost follows the depth of what patterns say about a name, never their number; of a hostile name of
+//! 127 labels nothing is read beyond that depth. The answer is exactly that of [`Pattern::matches`] over all patterns (a
+//! property test holds the two together).
 
 use std::collections::HashMap;
 
@@ -12,17 +12,19 @@ use super::{Name, Pattern};
 /// Maps patterns to values and finds all values whose pattern matches a name.
 #[derive(Clone, Debug)]
 pub struct PatternIndex<T> {
-    nodes: HashMap<Box<str>, Node<T>>,
-    /// Labels of the longest apex; longer suffixes need no look-up.
-    deepest_apex: usize,
+    /// The children of the root.
+    tops: Children,
+    nodes: Vec<Node<T>>,
 }
+
+/// Numbers of nodes, by the label that leads to them.
+type Children = HashMap<Box<str>, usize>;
 
 #[derive(Clone, Debug)]
 struct Node<T> {
     exact: Vec<T>,
     below: Vec<T>,
-    /// Some pattern names something strictly below.
-    has_descendant: bool,
+    children: Children,
 }
 
 impl<T> Default for Node<T> {
@@ -30,7 +32,7 @@ impl<T> Default for Node<T> {
         Self {
             exact: Vec::new(),
             below: Vec::new(),
-            has_descendant: false,
+            children: Children::new(),
         }
     }
 }
@@ -38,8 +40,8 @@ impl<T> Default for Node<T> {
 impl<T> Default for PatternIndex<T> {
     fn default() -> Self {
         Self {
-            nodes: HashMap::new(),
-            deepest_apex: 0,
+            tops: Children::new(),
+            nodes: Vec::new(),
         }
     }
 }
@@ -52,51 +54,62 @@ impl<T> PatternIndex<T> {
 
     /// Adds a value under a pattern; several values may stand under one pattern.
     pub fn insert(&mut self, pattern: &Pattern, value: T) {
-        let node = self
-            .nodes
-            .entry(pattern.name().as_str().into())
-            .or_default();
+        let mut at = None;
+        for label in pattern.name().labels().rev() {
+            at = Some(self.child(at, label));
+        }
+        let Some(node) = at.and_then(|at| self.nodes.get_mut(at)) else {
+            return;
+        };
         match pattern {
             Pattern::Exact(_) => node.exact.push(value),
-            Pattern::Below(apex) => {
-                node.below.push(value);
-                node.has_descendant = true;
-                self.deepest_apex = self.deepest_apex.max(apex.labels().count());
+            Pattern::Below(_) => node.below.push(value),
+        }
+    }
+
+    /// The child of a node (or of the root) by this label, made if there is none.
+    fn child(&mut self, of: Option<usize>, label: &str) -> usize {
+        let fresh = self.nodes.len();
+        let children = match of.and_then(|of| self.nodes.get_mut(of)) {
+            Some(node) => &mut node.children,
+            None => &mut self.tops,
+        };
+        if let Some(known) = children.get(label) {
+            return *known;
+        }
+        children.insert(label.into(), fresh);
+        self.nodes.push(Node::default());
+        fresh
+    }
+
+    /// The nodes on the way to a name, as far as there are any, and whether the last one is the name itself.
+    fn walk(&self, name: &Name) -> (Vec<&Node<T>>, bool) {
+        let mut way: Vec<&Node<T>> = Vec::new();
+        for label in name.labels().rev() {
+            let children = way.last().map_or(&self.tops, |node| &node.children);
+            match children.get(label).and_then(|at| self.nodes.get(*at)) {
+                Some(node) => way.push(node),
+                None => return (way, false),
             }
         }
-        for ancestor in suffixes(pattern.name()) {
-            self.nodes
-                .entry(ancestor.into())
-                .or_default()
-                .has_descendant = true;
-        }
+        (way, true)
     }
 
     /// Values whose pattern matches: those of the exact name first, then from the nearest apex outwards, each in the
     /// order they were added.
     pub fn matches<'a>(&'a self, name: &'a Name) -> impl Iterator<Item = &'a T> {
-        let exact = self
-            .nodes
-            .get(name.as_str())
-            .map_or(&[][..], |node| &node.exact);
-        let too_deep = name
-            .labels()
-            .count()
-            .saturating_sub(1)
-            .saturating_sub(self.deepest_apex);
-        let below = suffixes(name)
-            .skip(too_deep)
-            .filter_map(|apex| self.nodes.get(apex))
-            .flat_map(|node| &node.below);
-        exact.iter().chain(below)
+        let (mut way, whole) = self.walk(name);
+        let itself = if whole { way.pop() } else { None };
+        let exact = itself.into_iter().flat_map(|node| &node.exact);
+        exact.chain(way.into_iter().rev().flat_map(|node| &node.below))
     }
 
     /// Whether the name is a strict ancestor of anything that a pattern names (DNS answers NODATA for it). The apex of
     /// `*.example.com` is one.
     pub fn has_descendant(&self, name: &Name) -> bool {
-        self.nodes
-            .get(name.as_str())
-            .is_some_and(|node| node.has_descendant)
+        let (way, whole) = self.walk(name);
+        let node = way.last().filter(|_| whole);
+        node.is_some_and(|node| !node.below.is_empty() || !node.children.is_empty())
     }
 
     /// Whether no pattern was added.
@@ -113,14 +126,4 @@ impl<T> FromIterator<(Pattern, T)> for PatternIndex<T> {
         }
         index
     }
-}
-
-/// The proper suffixes of a name on label borders, longest first.
-fn suffixes(name: &Name) -> impl Iterator<Item = &str> {
-    let up = |text: &str| -> Option<usize> { text.find('.').map(|dot| dot + 1) };
-    let mut rest = name.as_str();
-    std::iter::from_fn(move || {
-        rest = rest.get(up(rest)?..)?;
-        Some(rest)
-    })
 }

@@ -33,8 +33,9 @@ pub enum PathError {
 }
 
 impl HttpRule {
-    /// Whether a request is permitted by this rule. `path` is canonical ([`canonical_path`]).
-    pub fn matches(&self, method: &str, path: &str) -> bool {
+    /// Whether a request is permitted by this rule. `path` is canonical ([`canonical_path`]), as its segments: it is split
+    /// once for all rules.
+    pub fn matches(&self, method: &str, path: &[&str]) -> bool {
         let method_fits = self.methods.is_empty() || self.methods.iter().any(|m| m == method);
         method_fits
             && (self.paths.is_empty()
@@ -110,11 +111,11 @@ fn is_dot_segment(segment: &str) -> bool {
     })
 }
 
-/// Whether a canonical path fits a pattern: `*` is one segment (or part of one), `**` any number of segments.
-pub fn path_matches(pattern: &str, path: &str) -> bool {
+/// Whether the segments of a canonical path fit a pattern: `*` is one segment (or part of one), `**` any number of
+/// segments.
+fn path_matches(pattern: &str, path: &[&str]) -> bool {
     let pattern: Vec<&str> = pattern.split('/').collect();
-    let path: Vec<&str> = path.split('/').collect();
-    segments_match(&pattern, &path)
+    segments_match(&pattern, path)
 }
 
 /// Greedy matching with one remembered `**`: linear times the number of segments, never exponential.
@@ -245,7 +246,8 @@ mod tests {
             ("/", "/", true),
             ("/**", "/", true),
         ] {
-            assert_eq!(path_matches(pattern, path), fits, "{pattern} {path}");
+            let segments: Vec<&str> = path.split('/').collect();
+            assert_eq!(path_matches(pattern, &segments), fits, "{pattern} {path}");
         }
     }
 
