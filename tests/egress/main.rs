@@ -8,6 +8,7 @@ mod evasions;
 mod http;
 mod leases;
 mod limits;
+mod musl;
 mod names;
 mod path_sizes;
 mod ping;

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use super::question::{Code, Head, Question};
 use crate::resolve::Wire;
 
+/// An OPT record without options (RFC 6891 6.1.2).
+const OPT: usize = 11;
 /// RFC 1035: a datagram without EDNS.
 const PLAIN: usize = 512;
 /// Fits every usual path in one packet; fragments are dropped by the gateway's own rules.
@@ -129,6 +131,8 @@ pub fn write(out: &mut Vec<u8>, question: &Question<'_>, answer: &Answer, way: W
     opt(out, head, answer.code, answer.why.as_ref());
     if out.len() > limit {
         begin(out, head, answer.code, question.raw);
+        let kept = addresses_within(out, answer, limit - OPT);
+        put_count(out, 6, kept);
         opt(out, head, answer.code, None);
         if let Some(flags) = out.get_mut(2) {
             *flags |= 0x02;
@@ -174,6 +178,25 @@ fn body(out: &mut Vec<u8>, answer: &Answer, limit: usize) -> u16 {
             count
         }
     }
+}
+
+/// Writes the addresses that fit: a resolver that never asks on a stream (musl before 1.2.4) takes what it is given, and
+/// one that does throws them away.
+fn addresses_within(out: &mut Vec<u8>, answer: &Answer, limit: usize) -> u16 {
+    let Body::Records(records) = &answer.body else {
+        return 0;
+    };
+    let mut count = 0;
+    for wire in records.iter().filter(|wire| matches!(wire.kind, 1 | 28)) {
+        let before = out.len();
+        record(out, wire.kind, answer.ttl, &wire.data);
+        if out.len() > limit {
+            out.truncate(before);
+            break;
+        }
+        count += 1;
+    }
+    count
 }
 
 fn record(out: &mut Vec<u8>, kind: u16, ttl: u32, data: &[u8]) {
