@@ -12,6 +12,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use lab::client::{connect_within, resolver};
+use lab::namespace::Namespace;
 use lab::origin::port;
 use lab::topology::{PUBLIC4, ip};
 use lab::wait::eventually;
@@ -172,6 +173,17 @@ fn under_a_small_limit_of_open_files_everybody_who_holds_on_leaves_the_gateway_i
     assert!(open, "a connect of another sandbox");
     let attached = lab.sandbox(policies::INTERNET);
     assert!(attached.run(|| connect_within(to, Duration::from_secs(5)).is_open()));
+
+    // networks hold descriptors, too: there are so many and no more, and whoever wants one more is told why
+    let namespaces: Vec<Namespace> = (0..32)
+        .map(|n| Namespace::new(&format!("more {n}")))
+        .collect();
+    let more = |(n, namespace): (usize, &Namespace)| {
+        lab.attach(namespace, &format!("more-{n}"), policies::NONE)
+    };
+    let refused = (namespaces.iter().enumerate().map(more)).find(|said| said.code != Some(0));
+    let refused = refused.expect("a network that is one too many");
+    assert!(refused.err.contains("open files"), "{refused:?}");
     let log = lab.gateway().log();
     for word in [" sealed ", "no descriptor is free", "Too many open files"] {
         assert!(!log.contains(word), "{word}: {log}");
