@@ -122,6 +122,29 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
+/// A number with its noun, in the plural where it is not one.
+pub fn count(number: impl Into<Count>, noun: &str) -> String {
+    let Count(number) = number.into();
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
+/// A number of things.
+#[derive(Clone, Copy, Debug)]
+pub struct Count(u64);
+
+impl From<u64> for Count {
+    fn from(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+impl From<usize> for Count {
+    fn from(number: usize) -> Self {
+        Self(u64::try_from(number).unwrap_or(u64::MAX))
+    }
+}
+
 /// Bytes in units that people read.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];

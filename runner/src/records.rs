@@ -50,9 +50,14 @@ impl Records {
         };
         // Too late is not an error: the summary says that it is incomplete.
         let _ = tokio::time::timeout(LAST_ENTRY, over).await;
-        self.with(|tallies| tallies.remove(network))
+        let summary = self
+            .with(|tallies| tallies.remove(network))
             .map(|tally| tally.summary())
-            .unwrap_or_default()
+            .unwrap_or_default();
+        Summary {
+            network: Some(network.clone()),
+            ..summary
+        }
     }
 
     /// How many networks have a tally.

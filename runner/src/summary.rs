@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use gateway::network::flows::Door;
 use gateway::record::Entry;
 use gateway::record::entry::{Close, DecidedBy, Denied, Open, Subject};
+use netpolicy::ids::NetworkId;
 use netpolicy::policy::{Place, Protocol};
 use netpolicy::reason::Reason;
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,9 @@ pub struct Group {
     pub destination: String,
     /// Transport.
     pub protocol: Protocol,
+    /// Whether it was a look-up, not a flow.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub look_up: bool,
     /// How often.
     pub count: u64,
     /// Bytes from the sandbox.
@@ -50,6 +55,9 @@ pub struct Summary {
     pub failed: Vec<Group>,
     /// Groups that were left out.
     pub left_out: u64,
+    /// The network's name in the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkId>,
     /// Whether the record was read to its end; if not, the journal knows more.
     pub complete: bool,
 }
@@ -115,9 +123,18 @@ impl Tally {
 
     fn closed(&mut self, close: &Close) {
         let key = key(Outcome::Permitted, &close.subject, None);
-        if let Some(group) = self.groups.get_mut(&key) {
-            group.up = group.up.saturating_add(close.up);
-            group.down = group.down.saturating_add(close.down);
+        let Some(group) = self.groups.get_mut(&key) else {
+            return;
+        };
+        group.up = group.up.saturating_add(close.up);
+        group.down = group.down.saturating_add(close.down);
+        // dialled for its first bytes, which were then denied: that is told once, as the denial it is
+        let denied = Reason::ALL.iter().any(|reason| reason.code() == close.end);
+        if denied && close.up == 0 && close.down == 0 {
+            group.count = group.count.saturating_sub(1);
+            if group.count == 0 {
+                self.groups.remove(&key);
+            }
         }
     }
 
@@ -147,6 +164,7 @@ impl Tally {
         let group = self.groups.entry(key).or_insert_with_key(|key| Group {
             destination: key.destination.clone(),
             protocol: subject.protocol,
+            look_up: is_look_up(subject),
             count: 0,
             up: 0,
             down: 0,
@@ -168,6 +186,7 @@ impl Tally {
             denied: of(Outcome::Denied),
             failed: of(Outcome::Failed),
             left_out: self.left_out,
+            network: None,
             complete: self.detached,
         }
     }
@@ -178,8 +197,17 @@ fn key(outcome: Outcome, subject: &Subject, reason: Option<Reason>) -> Key {
         outcome,
         destination: destination(subject),
         reason: reason.map(Reason::code),
-        protocol: subject.protocol,
+        // how a question came does not matter
+        protocol: if is_look_up(subject) {
+            Protocol::Udp
+        } else {
+            subject.protocol
+        },
     }
+}
+
+fn is_look_up(subject: &Subject) -> bool {
+    subject.door == Door::Dns
 }
 
 fn destination(subject: &Subject) -> String {
@@ -194,7 +222,6 @@ fn destination(subject: &Subject) -> String {
 
 #[cfg(test)]
 mod tests {
-    use gateway::network::flows::Door;
     use gateway::record::entry::NetworkChange;
     use netpolicy::decide::Direction;
     use netpolicy::ids::{Generation, PolicyHash};
@@ -248,6 +275,76 @@ mod tests {
         assert_eq!(summary.denied[0].destination, "a.example:443");
         assert_eq!((summary.failed.len(), summary.failed[0].count), (1, 8));
         assert!(summary.permitted.is_empty());
+    }
+
+    #[test]
+    fn what_was_denied_for_its_first_bytes_was_not_permitted_as_well() {
+        let open = |flow| {
+            Entry::Open(Box::new(Open {
+                flow,
+                subject: subject("a.example", 80),
+                upstream: "203.0.113.9:80".parse().unwrap(),
+                local: None,
+                class: None,
+                by: Vec::new(),
+                policy: PolicyHash([0; 32]),
+                generation: Generation(1),
+            }))
+        };
+        let close = |flow, up, end: &str| {
+            Entry::Close(Box::new(Close {
+                flow,
+                subject: subject("a.example", 80),
+                sni: None,
+                alpn: Vec::new(),
+                http: None,
+                datagrams: None,
+                up,
+                down: 0,
+                duration_ms: 1,
+                end: end.to_owned(),
+            }))
+        };
+        let mut tally = Tally::default();
+        for entry in [open(1), close(1, 0, "http_host_mismatch")] {
+            tally.add(&entry);
+        }
+        assert!(tally.summary().permitted.is_empty());
+        // bytes that passed before, and an end that is nobody's denial, were a flow
+        for entry in [
+            open(2),
+            close(2, 7, "http_host_mismatch"),
+            open(3),
+            close(3, 0, "reset"),
+        ] {
+            tally.add(&entry);
+        }
+        let permitted = tally.summary().permitted;
+        assert_eq!(
+            (permitted.len(), permitted[0].count, permitted[0].up),
+            (1, 2, 7)
+        );
+    }
+
+    #[test]
+    fn a_denied_look_up_is_one_however_it_came() {
+        let mut tally = Tally::default();
+        for protocol in [Protocol::Udp, Protocol::Tcp] {
+            let mut asked = denied("a.example");
+            (
+                asked.subject.port,
+                asked.subject.protocol,
+                asked.subject.door,
+            ) = (0, protocol, Door::Dns);
+            tally.add(&Entry::Denial(asked));
+        }
+        tally.add(&Entry::Denial(denied("a.example")));
+        let told = tally.summary().denied;
+        let told: Vec<_> = told
+            .iter()
+            .map(|g| (g.destination.as_str(), g.look_up, g.count))
+            .collect();
+        assert_eq!(told, [("a.example", true, 2), ("a.example:443", false, 1)]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod capture;
 mod crowd;
+mod explain;
 mod metrics;
 mod records;
 mod telemetry;

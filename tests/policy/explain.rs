@@ -31,13 +31,21 @@ fn ask(arguments: &[&str]) -> Said {
 fn json(arguments: &[&str]) -> Value {
     let mut all = arguments.to_vec();
     all.push("--json");
-    ask(&all).expect(0).json()
+    answered(&ask(&all))
+}
+
+/// The answer; the exit code says the same.
+fn answered(said: &Said) -> Value {
+    let found = said.json();
+    let code = i32::from(found["decision"] != "permit");
+    assert_eq!(said.code, Some(code), "{said:?}");
+    found
 }
 
 fn preset(preset: &str, destination: &str, more: &[&str]) -> Value {
     let mut all = vec!["policy", "explain", preset, destination, "--json"];
     all.extend_from_slice(more);
-    sallyport(&all).expect(0).json()
+    answered(&sallyport(&all))
 }
 
 #[test]
@@ -178,7 +186,7 @@ fn invariant_4_metadata_and_loopback_are_denied_by_every_preset_under_every_spel
 
 #[test]
 fn people_get_sentences() {
-    let said = ask(&["other.example.com:443"]).expect(0);
+    let said = ask(&["other.example.com:443"]).expect(1);
     assert!(
         said.out
             .starts_with("deny (name_not_allowed): other.example.com:443"),
@@ -190,7 +198,7 @@ fn people_get_sentences() {
 #[test]
 fn what_is_no_destination_is_wrong_usage() {
     for destination in [
-        "example.com",
+        "example.com:0",
         "0x7f000001:80",
         "017700000001:80",
         "127.1:80",
@@ -199,8 +207,45 @@ fn what_is_no_destination_is_wrong_usage() {
     ] {
         assert_eq!(ask(&[destination]).code, Some(2), "{destination}");
     }
-    assert_eq!(
-        sallyport(&["policy", "explain", "no-such-preset", "example.com:443"]).code,
-        Some(3)
+    let udp = ask(&["udp://time.example.com:123"]).expect(2);
+    assert!(udp.err.contains("--udp"), "{udp:?}");
+    let method = ask(&["https://api.example.com/", "--method", "get"]).expect(2);
+    assert!(method.err.contains("capital letters: GET"), "{method:?}");
+}
+
+#[test]
+fn what_names_no_policy_is_told_with_what_was_probably_meant() {
+    let directory = tempfile::tempdir().expect("directory");
+    std::fs::write(directory.path().join("research.yml"), POLICY).expect("policy");
+    for (policy, says) in [
+        ("intrenet", "did you mean `internet`?"),
+        ("reserch", "did you mean research.yml?"),
+        ("reserch.yml", "did you mean research.yml?"),
+        ("./nosuch.yml", "there is no file ./nosuch.yml"),
+        ("no-such-preset", "presets are none, "),
+    ] {
+        let all = ["policy", "explain", policy, "example.com:443"];
+        let said = sallyport_in(directory.path(), &all).expect(3);
+        assert!(said.err.contains(says), "{policy}: {said:?}");
+        let is_path = policy.contains(".yml");
+        assert!(!is_path || !said.err.contains("preset"), "{said:?}");
+    }
+}
+
+#[test]
+fn a_destination_without_a_port_is_https_and_any_letters_may_be_written() {
+    let permitted = json(&["x.example.org"]);
+    assert_eq!(permitted["decision"], "permit");
+    assert!(
+        permitted["summary"]
+            .as_str()
+            .is_some_and(|s| s.contains("x.example.org:443"))
+    );
+    let found = json(&["b\u{fc}cher.example.org:443"]);
+    assert_eq!(found["decision"], "permit", "{found:#}");
+    assert!(
+        found["summary"]
+            .as_str()
+            .is_some_and(|s| s.contains("xn--bcher-kva.example.org"))
     );
 }

@@ -75,10 +75,10 @@ fn a_replay_tells_what_is_newly_permitted_and_newly_denied() {
     };
     let said = replay(&["p.yml"]).expect(1);
     for part in [
-        "newly permitted: 1 destinations",
+        "newly permitted: 1 destination",
         "c.example.net (look-up)",
-        "newly denied: 1 destinations",
-        "b.example.net:22 tcp: deny name_not_allowed instead of permit, 1 times; r.jsonl:3 of n1",
+        "newly denied: 1 destination",
+        "b.example.net:22 tcp: deny name_not_allowed instead of permit, 1 time; r.jsonl:3 of n1",
         "4 contacts, 2 decided as before; 1 denials",
     ] {
         assert!(said.out.contains(part), "{part}:\n{}", said.out);
@@ -159,8 +159,7 @@ fn failures_are_replayed_with_their_address_and_without_one_as_before_and_learnt
     };
     let said = run(&["replay", "--policy", "p.yml"]).expect(1);
     assert!(
-        said.out
-            .contains("newly denied: 1 destinations, 1 contacts")
+        said.out.contains("newly denied: 1 destination, 1 contact")
             && said
                 .out
                 .contains("lan.example.net:443 tcp: deny name_resolves_to_forbidden")

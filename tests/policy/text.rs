@@ -216,7 +216,7 @@ fn an_empty_list_permits_nothing_and_nothing_is_no_list() {
                 directory.path(),
                 &["policy", "explain", "p.yml", destination, "--json"],
             )
-            .expect(0)
+            .expect(1)
             .json();
             assert_eq!(said["decision"], "deny", "{what}: {said}");
         }

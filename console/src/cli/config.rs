@@ -47,11 +47,6 @@ pub fn check(shared: &Shared) -> Verdict {
             .iter()
             .try_for_each(|m| show::out(show::clean(&m.to_string())))?,
     }
-    if mistakes.is_empty() && file.readable_by_others() {
-        show::note(format_args!(
-            "{name} is readable by others; `chmod 600 {name}` before secrets go into it"
-        ));
-    }
     if open {
         show::note(
             "`egress_filter: off` alone opens nothing: the gateway starts with --i-accept-open-networks only",

@@ -6,8 +6,8 @@ use super::{Shared, roles};
 use crate::exit::{Failure, Verdict};
 
 const HELP: &str = "\
-Serves the API on `console.listen` (127.0.0.1:8420). Needs no root: it reaches gateway and runner through their sockets
-and keeps its store in `console.database`, a SQLite file unless that names PostgreSQL. Runs until it is told to stop
+Serves the API on `console.listen` (127.0.0.1:8420). Needs no root: it reaches gateway and runner through their sockets \
+and keeps its store in `console.database`, a SQLite file unless that names PostgreSQL. Runs until it is told to stop \
 (SIGTERM).
 
 Examples:

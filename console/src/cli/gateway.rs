@@ -8,8 +8,8 @@ use crate::exit::{Failure, Outcome, Verdict};
 use crate::show::{self, Format};
 
 const HELP: &str = "\
-Needs root, or CAP_NET_ADMIN, SYS_ADMIN, NET_RAW and NET_BIND_SERVICE; started by an ordinary user it goes on in the
-user namespace of that user's rootless Podman. Runs until it is told to stop (SIGTERM): live
+Needs root, or CAP_NET_ADMIN, SYS_ADMIN, NET_RAW and NET_BIND_SERVICE; started by an ordinary user it goes on in the \
+user namespace of that user's rootless Podman. Runs until it is told to stop (SIGTERM): live \
 sandboxes keep their links and lose their way out until it is back.
 
 Examples:

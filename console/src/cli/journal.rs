@@ -41,7 +41,7 @@ impl Journal {
                 Err(error) => Err(unread(folder, &error)),
             };
         }
-        let config = shared.load()?.gateway;
+        let config = shared.load_to_ask()?.gateway;
         match is_open(&config.journal.dir) {
             Ok(true) => Ok(Self::Folder(config.journal.dir)),
             Ok(false) => Err(nothing(&config.journal.dir)),

@@ -36,11 +36,13 @@ Examples:
 
 Exit codes:
   0    done, or the answer is yes
-  1    done, and the answer is no (mistakes in a policy, a tampered record, a failed selftest)
+  1    done, and the answer is no (mistakes in a policy, a denied destination,
+       a tampered record, a failed selftest)
   2    wrong usage
   3    could not be done (nobody answers, a file cannot be read, refused)
-  `run` ends with the code of the command; 124 after the timeout, 125 when Sallyport could not run it,
-  126 and 127 as a shell has them";
+
+`run` ends with the code of the command; 124 after the timeout, 125 when Sallyport could not run it, 126 and 127 as a \
+shell has them";
 
 /// Runs code that nobody should trust in sandboxes whose only way out is a gateway that decides and records every flow.
 #[derive(Debug, Parser)]
@@ -77,6 +79,11 @@ impl Shared {
         ConfigFile::find(self.config.as_deref()).load()
     }
 
+    /// The same for who only asks a gateway.
+    pub fn load_to_ask(&self) -> Result<Config, Failure> {
+        ConfigFile::find_to_ask(self.config.as_deref()).load()
+    }
+
     /// Its file, read or not.
     pub fn file(&self) -> ConfigFile {
         ConfigFile::find(self.config.as_deref())
@@ -85,7 +92,7 @@ impl Shared {
     /// A client of the gateway that the configuration names.
     pub fn gateway(&self) -> Result<::gateway::control::Client, Failure> {
         Ok(::gateway::control::Client::new(
-            self.load()?.gateway.control,
+            self.load_to_ask()?.gateway.control,
         ))
     }
 }
@@ -188,6 +195,38 @@ pub fn wait<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fail
 
 #[cfg(test)]
 mod tests {
+    /// Every command with its path.
+    fn all(command: &clap::Command, path: &str, into: &mut Vec<(String, clap::Command)>) {
+        let path = format!("{path} {}", command.get_name());
+        into.push((path.trim().to_owned(), command.clone()));
+        command
+            .get_subcommands()
+            .for_each(|below| all(below, &path, into));
+    }
+
+    #[test]
+    fn help_fits_the_terminal_and_examples_stay_whole() {
+        for width in [80, 100] {
+            let (mut tree, mut commands) = (super::tree().term_width(width), Vec::new());
+            tree.build();
+            all(&tree, "", &mut commands);
+            assert!(commands.len() > 40, "{}", commands.len());
+            for (path, command) in commands {
+                let mut command = command.term_width(width);
+                let after = command.get_after_help().map(ToString::to_string);
+                let shown = command.render_long_help().to_string();
+                for line in shown.lines() {
+                    assert!(line.chars().count() <= width, "{path} at {width}: {line}");
+                }
+                let examples = after.iter().flat_map(|text| text.lines());
+                for example in examples.filter(|line| line.starts_with("  ")) {
+                    let whole = shown.lines().any(|line| line == example);
+                    assert!(whole, "{path} at {width}: {example}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn the_command_tree_is_sound() {
         super::tree().debug_assert();

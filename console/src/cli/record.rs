@@ -16,15 +16,15 @@ use crate::exit::{Failure, Outcome, Verdict};
 use crate::show::{self, Format};
 
 const VERIFY_HELP: &str = "\
-Walks every line, compares the hash chain with each signed statement about it (head, checkpoint, anchors) and lists what
-was changed, cut, appended, removed or replaced. Keep anchors elsewhere too: who can write the journal and its key can
+Walks every line, compares the hash chain with each signed statement about it (head, checkpoint, anchors) and lists what \
+was changed, cut, appended, removed or replaced. Keep anchors elsewhere too: who can write the journal and its key can \
 write both, but not your copy. `gateway.journal.syslog` sends each to syslog; --anchors reads what syslog wrote:
 
   sallyport record verify --anchors /var/log/auth.log --key HEX
 
 With --key, anchors of other gateways in the same file are passed over.
 
-Exit code 0: nothing is wrong; 1: damage was found (each piece is listed), or another key signed; 2: the key is none;
+Exit code 0: nothing is wrong; 1: damage was found (each piece is listed), or another key signed; 2: the key is none; \
 3: there is no journal, or it cannot be read.";
 
 const EXPORT_HELP: &str = "\
@@ -109,7 +109,7 @@ fn verify(
         let message = format!("there are no anchors at {}", missing.display());
         return Err(Failure::new(message));
     }
-    let config = named.is_none().then(|| shared.load()).transpose()?;
+    let config = named.is_none().then(|| shared.load_to_ask()).transpose()?;
     let config = config.map(|config| config.gateway);
     let folder = match (named, &config) {
         (Some(folder), _) => folder,

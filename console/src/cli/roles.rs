@@ -9,7 +9,7 @@ use super::Shared;
 use crate::exit::{Failure, Outcome, Verdict};
 
 const HELP: &str = "\
-Needs the container engine's socket and the gateway's control socket. Runs until it is told to stop (SIGTERM): runs
+Needs the container engine's socket and the gateway's control socket. Runs until it is told to stop (SIGTERM): runs \
 that are live are ended and cleaned up first.";
 
 #[derive(Debug, Args)]

@@ -11,9 +11,10 @@ use crate::exit::{Failure, Outcome, Verdict};
 use crate::show::{self, Format};
 
 const HELP: &str = "\
-Removes the gateway's namespace with every link in it, sockets, run directories and every container that carries
-Sallyport's labels. The record and other state stay unless --purge is given.
-Stop `sallyport up` (or the services) first; while a role answers, nothing is removed, and --dry-run tells what would be.";
+Removes the gateway's namespace with every link in it, sockets, run directories and every container that carries \
+Sallyport's labels. The record and other state stay unless --purge is given. \
+Stop `sallyport up` (or the services) first; while a role answers, nothing is removed, and --dry-run tells what \
+would be.";
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]

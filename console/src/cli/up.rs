@@ -19,9 +19,9 @@ use crate::exit::{FAILED, Failure, Outcome, Verdict};
 use crate::show;
 
 const HELP: &str = "\
-For a laptop or a trial; on a server run `sallyport gateway`, `sallyport runner` and `sallyport console` as services of
-their own. A role that ends is started again, at once the first time and then ever more slowly; a gateway or runner that
-refuses to start at all ends this with 3. SIGTERM and Ctrl-C stop the console and the runner first (its runs are ended
+For a laptop or a trial; on a server run `sallyport gateway`, `sallyport runner` and `sallyport console` as services of \
+their own. A role that ends is started again, at once the first time and then ever more slowly; a gateway or runner that \
+refuses to start at all ends this with 3. SIGTERM and Ctrl-C stop the console and the runner first (its runs are ended \
 and cleaned up), then the gateway.";
 
 /// Between two questions whether a role that was started answers.

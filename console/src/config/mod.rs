@@ -68,6 +68,15 @@ impl ConfigFile {
         there.map_or(Self::BuiltIn, Self::At)
     }
 
+    /// The same for who only asks a gateway: the machine's file that this user may not read is passed over, for the
+    /// machine's gateway may still let the user in, at its usual socket. What runs a role is never told so little.
+    pub fn find_to_ask(named: Option<&Path>) -> Self {
+        match Self::find(named) {
+            Self::At(path) if named.is_none() && is_shut(&path) => Self::BuiltIn,
+            found => found,
+        }
+    }
+
     /// Its path, if it is a file.
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -86,9 +95,9 @@ impl ConfigFile {
             Err(mistakes) => mistakes,
         };
         let mut failure = Failure::new(format!(
-            "{} has {} mistakes",
+            "{} has {}",
             path.display(),
-            mistakes.len()
+            crate::show::count(mistakes.len(), "mistake")
         ))
         .hint("correct them; `sallyport config schema` prints what may be written");
         failure.details = mistakes.iter().map(ToString::to_string).collect();
@@ -127,11 +136,11 @@ impl ConfigFile {
         }
         Ok(read)
     }
+}
 
-    /// Whether others than its owner may read it, for remarks about a file without secrets.
-    pub fn readable_by_others(&self) -> bool {
-        self.path().is_some_and(others_may_read)
-    }
+fn is_shut(path: &Path) -> bool {
+    let opened = std::fs::File::open(path);
+    opened.is_err_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 fn others_may_read(path: &Path) -> bool {

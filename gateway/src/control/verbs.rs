@@ -393,7 +393,7 @@ impl Verbs {
             .networks
             .by_id(id)
             .ok_or_else(|| problems::unknown(id))?;
-        super::explain::explain(&network, request)
+        super::explain::explain(&self.ctx, &network, request)
     }
 }
 

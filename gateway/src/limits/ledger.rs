@@ -11,12 +11,8 @@ use netpolicy::reason::Reason;
 use super::bucket::Bucket;
 use super::ceilings::{Ceilings, Taken};
 
-/// Concurrent flows where the policy names none.
-const FLOWS: u32 = 256;
-/// New flows a second where the policy names none.
-const RATE: u32 = 50;
 /// Distinct names where the policy names none.
-pub const NAMES: u32 = 500;
+pub const NAMES: u32 = Limits::USUAL_NAMES;
 
 /// Effective limits, defaults filled in.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +29,8 @@ struct Effective {
 impl Effective {
     fn of(limits: &Limits) -> Self {
         Self {
-            flows: limits.flows.unwrap_or(FLOWS) as usize,
-            rate: u64::from(limits.rate.unwrap_or(RATE)),
+            flows: limits.flows.unwrap_or(Limits::USUAL_FLOWS) as usize,
+            rate: u64::from(limits.rate.unwrap_or(Limits::USUAL_RATE)),
             upload: limits.upload.unwrap_or(u64::MAX),
             download: limits.download.unwrap_or(u64::MAX),
             bandwidth: limits.bandwidth,
@@ -131,6 +127,15 @@ impl Ledger {
     }
 
     fn admit_at(&self, ceilings: &Ceilings, now: Instant) -> Result<FlowSlot, Reason> {
+        self.left()?;
+        if !lock(&self.rate).take(now) {
+            return Err(Reason::LimitRate);
+        }
+        self.place(ceilings)
+    }
+
+    /// The budget that is used up, if one is: nothing new passes then, whatever it is.
+    fn left(&self) -> Result<(), Reason> {
         let limits = self.limits.load();
         if self.upload.load(Ordering::Relaxed) >= limits.upload {
             return Err(Reason::LimitUpload);
@@ -141,10 +146,20 @@ impl Ledger {
         if self.records.load(Ordering::Relaxed) >= limits.records {
             return Err(Reason::LimitRecords);
         }
-        if !lock(&self.rate).take(now) {
-            return Err(Reason::LimitRate);
-        }
-        self.place(ceilings)
+        Ok(())
+    }
+
+    /// Why a flow would not be admitted at this moment, whatever its destination. Takes nothing.
+    pub fn used_up(&self) -> Option<Reason> {
+        let full = self.flows() >= self.limits.load().flows;
+        self.left()
+            .err()
+            .or_else(|| full.then_some(Reason::LimitFlows))
+    }
+
+    /// Whether another distinct name may be asked for. Counts none.
+    pub fn has_name(&self) -> bool {
+        self.names.load(Ordering::Relaxed) < self.limits.load().names
     }
 
     /// Takes a flow's place without counting a new attempt: an attempt whose place was just made free.

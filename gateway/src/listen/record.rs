@@ -7,6 +7,7 @@ use netpolicy::decide::{Denial, Destination, Direction, Heard, Intent};
 use netpolicy::reason::Reason;
 
 use super::flow::{Failed, Origin};
+use crate::context::now_ms;
 use crate::network::flows::Flow;
 use crate::record::entry::{Close, DecidedBy, Denied, Entry, Open, Subject};
 use crate::relay::{End, Notes, plain_denial};
@@ -70,6 +71,10 @@ impl Origin {
     }
 
     fn append_denied(&self, entry: Entry, reason: Reason) {
+        if let Entry::Denial(denied) | Entry::Failure(denied) = &entry {
+            let failed = matches!(entry, Entry::Failure(_));
+            self.network.recent.note(denied, failed, now_ms());
+        }
         // a network over its budget still shows that it is, once: the journal folds the rest
         if self.network.ledger.record().is_err() && reason != Reason::LimitRecords {
             return;
@@ -87,9 +92,11 @@ impl Origin {
         }
         self.network.ledger.record()?;
         let live = self.network.live.load();
+        let subject = self.subject(&flow.intent);
+        self.network.recent.passed(&subject);
         let open = Open {
             flow: flow.id,
-            subject: self.subject(&flow.intent),
+            subject,
             upstream: flow.upstream,
             local,
             class: flow.ground.class(),

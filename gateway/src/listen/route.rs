@@ -4,11 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use netpolicy::decide::{
     Answers, Connect, Denial, Destination, DialPermit, Direction, Heard, Intent, decide_aliases,
-    decide_connect,
+    decide_connect, decide_unleased,
 };
 use netpolicy::name::Name;
 use netpolicy::policy::{Protocol, Speaks};
-use netpolicy::reason::Reason;
 
 use crate::context::{Context, now};
 use crate::network::Network;
@@ -74,17 +73,11 @@ pub(crate) fn to_address(network: &Network, address: IpAddr) -> Destination {
 
 /// Decides without looking anything up.
 pub(crate) fn decide(network: &Network, intent: &Intent) -> Connect {
-    match decide_connect(&network.live.load().snapshot, intent, now()) {
-        // the pools are the gateway's, but what the sandbox needs to know is that its lease is not there
-        Connect::Deny(denial)
-            if denial.reason == Reason::AddressGateway && is_synthetic(network, intent) =>
-        {
-            Connect::Deny(Denial {
-                reason: Reason::LeaseUnknown,
-                ..denial
-            })
-        }
-        decided => decided,
+    let live = network.live.load();
+    if is_synthetic(network, intent) {
+        decide_unleased(&live.snapshot, intent, now())
+    } else {
+        decide_connect(&live.snapshot, intent, now())
     }
 }
 

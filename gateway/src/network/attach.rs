@@ -18,6 +18,7 @@ use super::allot::{AllotError, Allotted};
 use super::flows::FlowTable;
 use super::join::may_join;
 use super::names::NameError;
+use super::recent::Recent;
 use super::registry::{ChangeError, Described, Entered, Registry, Stage, States};
 use super::replace::live;
 use super::state::State;
@@ -193,6 +194,7 @@ impl Registry {
             leases,
             ledger: Ledger::new(&composed.snapshot.limits(), state.used),
             flows: FlowTable::default(),
+            recent: Recent::default(),
             ended: CancellationToken::new(),
         });
         let entered = Entered {

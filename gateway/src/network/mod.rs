@@ -12,6 +12,7 @@ pub mod join;
 pub mod lapse;
 pub mod names;
 mod noted;
+pub mod recent;
 pub mod recompose;
 pub mod redecide;
 pub mod registry;
@@ -37,6 +38,7 @@ use crate::member::Membership;
 use crate::resolve::Leases;
 use crate::resolve::upstream::Scope;
 use flows::FlowTable;
+use recent::Recent;
 
 /// What decides a network's flows at this moment.
 #[derive(Debug)]
@@ -84,6 +86,8 @@ pub struct Network {
     pub ledger: Ledger,
     /// Live flows.
     pub flows: FlowTable,
+    /// What was denied last.
+    pub recent: Recent,
     /// Fires when the network is detached.
     pub ended: CancellationToken,
 }

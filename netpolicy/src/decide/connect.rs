@@ -51,6 +51,18 @@ pub fn decide_connect(s: &Snapshot, intent: &Intent, now: UnixSeconds) -> Connec
     outcome.unwrap_or_else(Connect::Deny)
 }
 
+/// The same about an address of the gateway's pools that stands for no name in this network. The pools are the
+/// gateway's, but what a sandbox needs to know is that its lease is not there.
+pub fn decide_unleased(s: &Snapshot, intent: &Intent, now: UnixSeconds) -> Connect {
+    match decide_connect(s, intent, now) {
+        Connect::Deny(denial) if denial.reason == Reason::AddressGateway => Connect::Deny(Denial {
+            reason: Reason::LeaseUnknown,
+            ..denial
+        }),
+        decided => decided,
+    }
+}
+
 /// A denial that holds under every policy: metadata, loopback, multicast, the gateway, own listeners.
 fn never(s: &Snapshot, place: &Classed, ask: Ask) -> Option<Denial> {
     let reason = match place.class() {

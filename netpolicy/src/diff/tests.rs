@@ -45,7 +45,7 @@ fn changes_are_told_in_words() {
             "network: domains\nallow:\n- host: a.com",
             "network: domains\nallow:\n- host: a.com\n- { host: a.com, speaks: any }",
             vec![
-                "permitted whatever its bytes are instead of permitted: a.com, tcp ports 80, 443 (b.yaml:4)",
+                "permitted whatever its bytes are instead of permitted with the bytes usual for its port: a.com, tcp ports 80, 443 (b.yaml:4)",
             ],
         ),
         (
@@ -82,7 +82,7 @@ fn changes_are_told_in_words() {
             "network: none\nlimits: { flows: 6, upload: 1KiB }\ningress: [{ ports: [80] }]",
             vec![
                 "limits.flows: 6 instead of 5",
-                "limits.upload: 1024 instead of the default",
+                "limits.upload: 1KiB instead of no limit",
                 "newly opened: ingress, tcp ports 80",
             ],
         ),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::state::{Found, State};
 use super::{Change, Effect};
 use crate::ids::UnixSeconds;
-use crate::policy::{Place, Policy, Ports, Protocol, Speaks};
+use crate::policy::{Limits, Place, Policy, Ports, Protocol, Speaks};
 
 /// One change of a destination.
 pub(super) fn change(
@@ -67,7 +67,23 @@ fn verb(was: &State, is: &State) -> String {
         (State::Ask, State::Deny) => "newly denied, was asked about".to_owned(),
         (State::Ask, State::Permit { .. }) => "newly permitted without asking".to_owned(),
         (State::Permit { .. }, State::Ask) => "newly asked about, was permitted".to_owned(),
-        _ => format!("{} instead of {}", shown(is), shown(was)),
+        _ => format!("{} instead of {}", beside(is, was), beside(was, is)),
+    }
+}
+
+/// What is permitted, beside what is too: where bytes are judged otherwise, the usual way has words as well.
+fn beside(state: &State, other: &State) -> String {
+    match (state, other) {
+        (
+            State::Permit { speaks: None, .. },
+            State::Permit {
+                speaks: Some(_), ..
+            },
+        ) => {
+            let usual = "permitted with the bytes usual for its port";
+            shown(state).replacen("permitted", usual, 1)
+        }
+        _ => shown(state),
     }
 }
 
@@ -196,35 +212,72 @@ fn setting(what: &str, was: &str, is: &str, effect: Effect) -> Option<Change> {
 
 fn limits(before: &Policy, after: &Policy) -> Vec<Change> {
     let (a, b) = (&before.limits, &after.limits);
+    let wide = |limit: Option<u32>| limit.map(u64::from);
+    let usual = |limit: u32| Some(u64::from(limit));
+    let (flows, rate) = (usual(Limits::USUAL_FLOWS), usual(Limits::USUAL_RATE));
+    let names = usual(Limits::USUAL_NAMES);
     let rows = [
         (
-            "limits.flows",
-            a.flows.map(u64::from),
-            b.flows.map(u64::from),
+            "flows",
+            wide(a.flows),
+            wide(b.flows),
+            flows,
+            number as Shown,
         ),
-        ("limits.rate", a.rate.map(u64::from), b.rate.map(u64::from)),
-        ("limits.upload", a.upload, b.upload),
-        ("limits.download", a.download, b.download),
-        ("limits.bandwidth", a.bandwidth, b.bandwidth),
-        (
-            "limits.names",
-            a.names.map(u64::from),
-            b.names.map(u64::from),
-        ),
-        ("limits.records", a.records, b.records),
+        ("rate", wide(a.rate), wide(b.rate), rate, number),
+        ("upload", a.upload, b.upload, None, size),
+        ("download", a.download, b.download, None, size),
+        ("bandwidth", a.bandwidth, b.bandwidth, None, size),
+        ("names", wide(a.names), wide(b.names), names, number),
+        ("records", a.records, b.records, None, number),
     ];
-    let shown =
-        |limit: Option<u64>| limit.map_or_else(|| "the default".to_owned(), |n| n.to_string());
-    let changed = rows.into_iter().filter_map(|(what, was, is)| {
-        let effect = match (was, is) {
-            (Some(was), Some(is)) if is > was => Effect::Wider,
-            (Some(_), Some(_)) => Effect::Narrower,
-            // the gateway's default may be either
-            _ => Effect::Other,
+    let changed = rows.into_iter().filter_map(|(key, was, is, usual, form)| {
+        // without a limit of its own everything passes, or what is usual
+        let most = |limit: Option<u64>| limit.or(usual).unwrap_or(u64::MAX);
+        let effect = match most(is).cmp(&most(was)) {
+            // the share of the record that a network has anyway may be either
+            _ if key == "records" && (was.is_none() || is.is_none()) => Effect::Other,
+            std::cmp::Ordering::Greater => Effect::Wider,
+            std::cmp::Ordering::Less => Effect::Narrower,
+            std::cmp::Ordering::Equal => Effect::Other,
         };
-        setting(what, &shown(was), &shown(is), effect)
+        let shown = |limit: Option<u64>| match (limit, usual) {
+            (Some(limit), _) => form(limit),
+            (None, Some(usual)) => format!("the default ({})", form(usual)),
+            (None, None) if key == "records" => "the network's share of the record".to_owned(),
+            (None, None) => "no limit".to_owned(),
+        };
+        setting(&format!("limits.{key}"), &shown(was), &shown(is), effect)
     });
     changed.collect()
+}
+
+/// How a limit is written.
+type Shown = fn(u64) -> String;
+
+fn number(limit: u64) -> String {
+    limit.to_string()
+}
+
+/// As a policy says it, in the largest unit that it is a multiple of.
+fn size(bytes: u64) -> String {
+    let units = [
+        ("TiB", 1_u64 << 40),
+        ("TB", 1_000_000_000_000),
+        ("GiB", 1 << 30),
+        ("GB", 1_000_000_000),
+        ("MiB", 1 << 20),
+        ("MB", 1_000_000),
+        ("KiB", 1 << 10),
+        ("KB", 1000),
+    ];
+    let fits = units
+        .into_iter()
+        .find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit));
+    fits.map_or_else(
+        || format!("{bytes}B"),
+        |(word, unit)| format!("{}{word}", bytes / unit),
+    )
 }
 
 fn ingress(before: &Policy, after: &Policy) -> Vec<Change> {

@@ -7,6 +7,7 @@
 use super::mistake::{Mistakes, nearest, quoted};
 pub use super::scalar::{flag, is_text, whole};
 use super::tree::{Node, Value};
+use super::values;
 use crate::policy::Place;
 
 /// A mapping: its keys and what holds between them.
@@ -179,10 +180,15 @@ pub fn check_kind(node: &Node, kind: &Kind, name: &str, mistakes: &mut Mistakes)
         Kind::Named { keys, of } => check_named(node, keys, of, name, mistakes),
         Kind::Either { of, expected } => match of.iter().find(|kind| shape_fits(node, kind)) {
             Some(kind) => check_kind(node, kind, name, mistakes),
-            None => mistakes.add(
-                &node.at,
-                format!("{name} is {expected}, not {}", node.what()),
-            ),
+            None => {
+                let message = format!("{name} is {expected}, not {}", node.what());
+                note(
+                    node,
+                    message,
+                    of.iter().find_map(|kind| meant(node, kind)),
+                    mistakes,
+                );
+            }
         },
         Kind::Text(format) => check_text(node, format, name, mistakes),
         Kind::Flag if flag(node).is_some() => {}
@@ -209,11 +215,10 @@ pub fn check_kind(node: &Node, kind: &Kind, name: &str, mistakes: &mut Mistakes)
 
 fn check_list(node: &Node, of: &Kind, min: usize, name: &str, mistakes: &mut Mistakes) {
     let Value::List(items) = &node.value else {
-        mistakes.hint(
-            &node.at,
-            format!("{name} is a list, not {}", node.what()),
-            "write `- ` before each element, or `[]`",
-        );
+        let hint = in_brackets(node, of);
+        let hint = hint.unwrap_or_else(|| "write `- ` before each element, or `[]`".to_owned());
+        let message = format!("{name} is a list, not {}", node.what());
+        mistakes.hint(&node.at, message, hint);
         return;
     };
     if items.len() < min {
@@ -269,11 +274,35 @@ fn check_text(node: &Node, format: &Format, name: &str, mistakes: &mut Mistakes)
             format!("write it in quotes if the text is meant: {text:?}"),
         );
     } else if !(format.fits)(text) {
-        mistakes.add(
-            &node.at,
-            format!("{name} is {}, not {}", format.expected, node.what()),
-        );
+        let message = format!("{name} is {}, not {}", format.expected, node.what());
+        note(node, message, values::meant(format, text), mistakes);
     }
+}
+
+fn note(node: &Node, message: String, hint: Option<String>, mistakes: &mut Mistakes) {
+    match hint {
+        Some(hint) => mistakes.hint(&node.at, message, hint),
+        None => mistakes.add(&node.at, message),
+    }
+}
+
+/// What was probably meant by a value that is not of this kind.
+fn meant(node: &Node, kind: &Kind) -> Option<String> {
+    match kind {
+        Kind::Text(format) => values::meant(format, node.scalar()?),
+        Kind::List { of, .. } => in_brackets(node, of),
+        Kind::Either { of, .. } => of.iter().find_map(|kind| meant(node, kind)),
+        _ => None,
+    }
+}
+
+/// One element where a list of them belongs.
+fn in_brackets(node: &Node, of: &Kind) -> Option<String> {
+    let text = node.scalar().filter(|_| shape_fits(node, of))?;
+    Some(match node.plain() {
+        Some(plain) => format!("write [{plain}]"),
+        None => format!("write [{text:?}]"),
+    })
 }
 
 fn check_word(node: &Node, words: &[&str], name: &str, mistakes: &mut Mistakes) {

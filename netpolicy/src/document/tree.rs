@@ -143,6 +143,7 @@ pub fn read(text: &str, mistakes: &mut Mistakes) -> Option<Node> {
     }
     let mut reader = Reader {
         parser: Parser::new_from_str(text),
+        text,
         mistakes,
         nodes: 0,
     };
@@ -158,6 +159,7 @@ struct Stop;
 
 struct Reader<'a, 'm> {
     parser: Parser<'a, saphyr_parser::StrInput<'a>>,
+    text: &'a str,
     mistakes: &'m mut Mistakes,
     nodes: usize,
 }
@@ -191,17 +193,36 @@ impl<'a> Reader<'a, '_> {
         match self.parser.next_event() {
             Some(Ok(found)) => Ok(found),
             Some(Err(error)) => {
-                let at = self
-                    .mistakes
-                    .place(error.marker().line(), error.marker().col() + 1);
-                self.mistakes.add(
-                    &at,
-                    format!("this is not YAML: {}", printable(error.info())),
-                );
+                let (line, column) = (error.marker().line(), error.marker().col() + 1);
+                let message = format!("this is not YAML: {}", printable(error.info()));
+                match self.tab_near(line).filter(|_| error.info().contains("tab")) {
+                    Some((line, column)) => {
+                        let at = self.mistakes.place(line, column);
+                        let hint = "indent with spaces; a tab is no indent";
+                        self.mistakes.hint(&at, message, hint);
+                    }
+                    None => {
+                        let at = self.mistakes.place(line, column);
+                        self.mistakes.add(&at, message);
+                    }
+                }
                 Err(Stop)
             }
             None => Err(Stop),
         }
+    }
+
+    /// Where a line, or the one after it, is indented with a tab: the parser may stop where the line before ends.
+    fn tab_near(&self, line: usize) -> Option<(usize, usize)> {
+        let numbered = (1..).zip(self.text.lines());
+        let mut near = numbered.filter(|(number, _)| (line..=line + 1).contains(number));
+        near.find_map(|(number, text)| {
+            let indent = text
+                .find(|c: char| !c.is_whitespace())
+                .unwrap_or(text.len());
+            let tab = text.find('\t').filter(|tab| *tab < indent)?;
+            Some((number, tab + 1))
+        })
     }
 
     fn place(&self, span: Span) -> Place {

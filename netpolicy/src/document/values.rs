@@ -44,6 +44,46 @@ pub static WORDS: Format = Format {
     lexis: Lexis::Words,
 };
 
+/// What was probably meant by a text that does not have a form, where that can be told.
+pub(super) fn meant(format: &Format, text: &str) -> Option<String> {
+    if std::ptr::eq(format, &SIZE) {
+        size_meant(text)
+    } else if std::ptr::eq(format, &PORT_RANGE) {
+        let (first, last) = text.split_once('-')?;
+        let (first, last) = (port(first.trim())?, port(last.trim())?);
+        let (low, high) = (first.min(last), first.max(last));
+        Some(if first > last {
+            format!("the range is backwards; write {low}-{high}")
+        } else {
+            format!("write {low}-{high}")
+        })
+    } else {
+        None
+    }
+}
+
+/// A number with a unit that is no unit, or with none.
+fn size_meant(text: &str) -> Option<String> {
+    let text = text.trim();
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at_checked(end)?;
+    let plain = !number.is_empty() && number.len() <= 13 && !number.starts_with('0');
+    let of = |prefix: &str| format!("write {number}{prefix}B or {number}{prefix}iB");
+    match unit.trim().to_ascii_uppercase().as_str() {
+        _ if !plain => None,
+        "" => Some(format!(
+            "write its unit: {number}B, {number}KiB, {number}MiB"
+        )),
+        "K" | "KB" | "KIB" => Some(of("K")),
+        "M" | "MB" | "MIB" => Some(of("M")),
+        "G" | "GB" | "GIB" => Some(of("G")),
+        "T" | "TB" | "TIB" => Some(of("T")),
+        _ => None,
+    }
+}
+
 fn is_label(text: &str) -> bool {
     (1..=64).contains(&text.len())
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())

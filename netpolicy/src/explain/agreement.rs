@@ -10,7 +10,7 @@ use super::*;
 use crate::arbitrary::{Draft, NOW, draft, policy, question, snapshot};
 use crate::decide::{
     Answers, Connect, Denial, Destination, Direction, Evidence, Ground, Heard, Intent, Lookup,
-    decide_bytes, decide_connect, decide_lookup,
+    decide_bytes, decide_connect, decide_lookup, decide_unleased,
 };
 use crate::policy::Speaks;
 
@@ -43,7 +43,7 @@ fn decided(s: &Snapshot, q: &Question, answers: &Answers) -> Result<Ground, Deni
         },
         Host::Address(address) => Destination::Address {
             address: *address,
-            bound: Vec::new(),
+            bound: q.bound.clone(),
             heard: Heard::NotYet,
         },
     };
@@ -54,7 +54,7 @@ fn decided(s: &Snapshot, q: &Question, answers: &Answers) -> Result<Ground, Deni
         to,
     };
     for _ in 0..MOST_STEPS {
-        match decide_connect(s, &intent, NOW) {
+        match door(s, q, &intent) {
             Connect::Deny(denial) => return Err(denial),
             Connect::Dial(permit) => return bytes(s, q, permit.into_ground()),
             Connect::LookUp(_) => match &mut intent.to {
@@ -77,6 +77,15 @@ fn decided(s: &Snapshot, q: &Question, answers: &Answers) -> Result<Ground, Deni
         }
     }
     panic!("no end: {q:?}")
+}
+
+/// The decision that a gateway's door asks for: an address of the pools is told from others by its leases.
+fn door(s: &Snapshot, q: &Question, intent: &Intent) -> Connect {
+    if q.unleased {
+        decide_unleased(s, intent, NOW)
+    } else {
+        decide_connect(s, intent, NOW)
+    }
 }
 
 fn bytes(s: &Snapshot, q: &Question, ground: Ground) -> Result<Ground, Denial> {
@@ -165,10 +174,29 @@ fn composed(layers: &[(LayerKind, Draft)]) -> Snapshot {
     snapshot(layers.iter().map(one).collect())
 }
 
-/// With any server name, also for a destination by name, as clients send it.
+/// A gateway's pools: some of what is asked about is in them.
+const POOLS: [&str; 2] = ["198.18.0.0/15", "fd00:5a11::/48"];
+const POOLED: [&str; 3] = ["198.18.0.1", "198.19.7.7", "fd00:5a11:0:2::7"];
+
+/// With any server name, also for a destination by name, as clients send it; with what a live network knows beside the
+/// policy: names bound to an address, aliases of a name, addresses of its pools.
 fn asked() -> impl Strategy<Value = Question> {
-    (question(), prop::option::weighted(0.3, question())).prop_map(|(mut q, other)| {
+    let other = || prop::option::weighted(0.3, question());
+    let pooled = prop::option::weighted(0.2, prop::sample::select(&POOLED[..]));
+    (question(), other(), other(), pooled).prop_map(|(mut q, other, known, pooled)| {
         (q.method, q.path) = (None, None);
+        if let Some(Host::Name(name)) = known.map(|known| known.to) {
+            match &q.to {
+                Host::Name(_) if !q.resolves_to.is_empty() => q.aliases = vec![name],
+                Host::Name(_) => {}
+                Host::Address(_) => q.bound = vec![name],
+            }
+        }
+        if let Some(address) = pooled {
+            q.to = Host::Address(address.parse().unwrap());
+            q.unleased = address != POOLED[0];
+            q.bound = Vec::new();
+        }
         if let Some(Host::Name(name)) = other.map(|other| other.to) {
             q.sni = Some(name);
         } else if let (Host::Name(name), Protocol::Tcp, true) = (&q.to, q.protocol, q.port == 443) {
@@ -184,6 +212,9 @@ proptest! {
     #[test]
     fn an_explanation_says_what_the_decisions_say(layers in layers(), q in asked()) {
         let s = composed(&layers);
+        let mut book = crate::addr::AddressBook::clone(s.book());
+        book.gateway.extend(POOLS.iter().map(|pool| pool.parse::<ipnet::IpNet>().unwrap()));
+        let s = s.with_book(std::sync::Arc::new(book));
         let found = explained(&s, &q);
         let texts: Vec<String> = layers.iter().map(|(_, draft)| enforced(draft).text()).collect();
         let context = format!("{q:#?}\n{}", texts.join("---\n"));
@@ -200,7 +231,11 @@ proptest! {
                 Host::Address(address) if q.resolves_to.is_empty() => vec![*address],
                 _ => q.resolves_to.clone(),
             };
-            prop_assert_eq!(&found, &told(decided(&s, &q, &supposed.into())), "{}", context);
+            let answers = Answers { addresses: supposed, aliases: q.aliases.clone() };
+            prop_assert_eq!(&found, &told(decided(&s, &q, &answers)), "{}", context);
+            if q.unleased {
+                prop_assert_eq!(found.1, Some(Reason::LeaseUnknown), "{}", context);
+            }
         }
         // what is permitted may be looked up, or nobody could come to dial it
         if let (Host::Name(name), Decision::Permit) = (&q.to, found.0) {

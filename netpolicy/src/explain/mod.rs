@@ -5,6 +5,7 @@
 //! none. Also serves policies that cannot be run yet, because `http`, `secrets` and `unknown: ask` are understood.
 
 mod change;
+mod destination;
 mod outcome;
 mod words;
 
@@ -24,6 +25,7 @@ use crate::name::{Host, Name};
 use crate::policy::{Expectation, Expected, Place, Protocol};
 use crate::reason::Reason;
 
+pub use destination::{Asked, AskedError};
 pub(crate) use outcome::{Outcome, of as outcome_of};
 
 /// What is asked about: a destination, and what shall be supposed about it.
@@ -39,6 +41,12 @@ pub struct Question {
     pub sni: Option<Name>,
     /// The addresses that the name (or the server name) has. Empty: whatever is acceptable.
     pub resolves_to: Vec<IpAddr>,
+    /// Names that aliases on the way to those addresses lead to.
+    pub aliases: Vec<Name>,
+    /// Names that are bound to the address in the network that asks (`names: real`).
+    pub bound: Vec<Name>,
+    /// Whether the address is one of the gateway's pools that stands for no name in the network that asks.
+    pub unleased: bool,
     /// Method of a request.
     pub method: Option<String>,
     /// Path of a request.
@@ -54,6 +62,9 @@ impl Question {
             protocol,
             sni: None,
             resolves_to: Vec::new(),
+            aliases: Vec::new(),
+            bound: Vec::new(),
+            unleased: false,
             method: None,
             path: None,
         }

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use super::Question;
 use crate::decide::special::special;
 use crate::decide::{
-    Connect, Denial, Destination, Direction, Evidence, Ground, Heard, Intent, Layer, LayerKind,
-    Snapshot, decide_bytes, decide_connect, judge_request, presume,
+    Answers, Connect, Denial, Destination, Direction, Evidence, Ground, Heard, Intent, Layer,
+    LayerKind, Snapshot, decide_bytes, decide_connect, decide_unleased, judge_request, presume,
 };
 use crate::ids::UnixSeconds;
 use crate::name::{Host, Name};
@@ -36,67 +36,83 @@ pub(crate) fn of(s: &Snapshot, question: &Question, now: UnixSeconds) -> Outcome
     }
 }
 
+/// More than a name and a heard name never has to be looked up or heard.
+const MOST_STEPS: usize = 5;
+
 fn connect(s: &Snapshot, question: &Question, now: UnixSeconds) -> Result<Ground, Denial> {
-    match &question.to {
-        Host::Name(name) if question.resolves_to.is_empty() => {
-            presume(s, name, question.port, question.protocol, now)
+    let to = match &question.to {
+        Host::Name(name) if question.resolves_to.is_empty() && question.aliases.is_empty() => {
+            return presume(s, name, question.port, question.protocol, now);
         }
-        Host::Name(name) => {
-            let answers = Some(question.resolves_to.clone().into());
-            dialled(
-                s,
-                question,
-                Destination::Name {
-                    name: name.clone(),
-                    answers,
-                },
-                now,
-            )
-        }
-        Host::Address(address) => dialled(
-            s,
-            question,
-            Destination::Address {
-                address: *address,
-                bound: Vec::new(),
-                heard: Heard::NotYet,
-            },
-            now,
-        ),
-    }
+        Host::Name(name) => Destination::Name {
+            name: name.clone(),
+            answers: None,
+        },
+        Host::Address(address) => Destination::Address {
+            address: *address,
+            bound: question.bound.clone(),
+            heard: Heard::NotYet,
+        },
+    };
+    dialled(s, question, to, now)
 }
 
-/// As a door has it decided: first by the destination alone, then by what is heard, if only that can tell.
+/// As a door has it decided: first by the destination alone, then by what is looked up and heard, if only that can tell.
 fn dialled(
     s: &Snapshot,
     question: &Question,
     to: Destination,
     now: UnixSeconds,
 ) -> Result<Ground, Denial> {
-    let intent = Intent {
+    let mut intent = Intent {
         direction: Direction::Egress,
         protocol: question.protocol,
         port: question.port,
         to,
     };
-    match decide_connect(s, &intent, now) {
-        Connect::Dial(permit) => Ok(permit.into_ground()),
-        Connect::Deny(denial) => Err(denial),
-        Connect::Hear(_) | Connect::LookUp(_) => {
-            let to = match intent.to {
-                Destination::Address { address, bound, .. } => Destination::Address {
-                    address,
-                    bound,
-                    heard: supposed(question, address),
+    for _ in 0..MOST_STEPS {
+        let decided = if question.unleased {
+            decide_unleased(s, &intent, now)
+        } else {
+            decide_connect(s, &intent, now)
+        };
+        match (decided, &mut intent.to) {
+            (Connect::Dial(permit), _) => return Ok(permit.into_ground()),
+            (Connect::Deny(denial), _) => return Err(denial),
+            (
+                Connect::LookUp(_),
+                Destination::Name { answers, .. }
+                | Destination::Address {
+                    heard: Heard::Name { answers, .. },
+                    ..
                 },
-                name @ Destination::Name { .. } => name,
-            };
-            match decide_connect(s, &Intent { to, ..intent }, now) {
-                Connect::Dial(permit) => Ok(permit.into_ground()),
-                Connect::Deny(denial) => Err(denial),
-                Connect::Hear(_) | Connect::LookUp(_) => Err(Denial::fixed(Reason::NameAmbiguous)),
+            ) => *answers = Some(supposed_answers(question)),
+            (Connect::Hear(_), Destination::Address { heard, .. }) => {
+                *heard = match &question.sni {
+                    Some(name) => Heard::Name {
+                        name: name.clone(),
+                        answers: None,
+                    },
+                    None => Heard::Nothing,
+                };
             }
+            // a door has nothing to look up or to hear there either
+            (Connect::LookUp(_), Destination::Address { .. })
+            | (Connect::Hear(_), Destination::Name { .. }) => break,
         }
+    }
+    Err(Denial::fixed(Reason::NameAmbiguous))
+}
+
+/// What the resolver says about the name; one without addresses has the address that is asked about.
+fn supposed_answers(question: &Question) -> Answers {
+    let addresses = match &question.to {
+        Host::Address(address) if question.resolves_to.is_empty() => vec![*address],
+        _ => question.resolves_to.clone(),
+    };
+    Answers {
+        addresses,
+        aliases: question.aliases.clone(),
     }
 }
 

@@ -211,6 +211,9 @@ fn under_every_policy(reason: Reason) -> Option<&'static str> {
         Reason::AddressMulticast => {
             "it is a multicast or broadcast address, which no policy opens."
         }
+        Reason::LeaseUnknown => {
+            "it is of the gateway's pools and stands for no name in this network; look the name up again."
+        }
         Reason::AddressGateway => "it belongs to the gateway or its pools, which no policy opens.",
         _ => return None,
     })

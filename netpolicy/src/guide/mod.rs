@@ -36,14 +36,20 @@ pub fn advice(reason: Reason) -> &'static str {
     page.map_or(reason.help(), str::trim_end)
 }
 
-/// The page of a reason as Markdown.
+/// The page of a reason as Markdown. Where the advice begins with the same sentence, that is said once.
 pub fn reason_page(reason: Reason) -> String {
-    format!(
-        "# {}\n\n{}\n\n{}\n",
-        reason.code(),
-        reason.help(),
-        advice(reason)
-    )
+    let (code, help, advice) = (reason.code(), reason.help(), advice(reason));
+    if first_words(help) == first_words(advice) {
+        format!("# {code}\n\n{advice}\n")
+    } else {
+        format!("# {code}\n\n{help}\n\n{advice}\n")
+    }
+}
+
+/// A text up to its first stop, to tell sentences that say the same.
+fn first_words(text: &str) -> String {
+    let first = text.split(['.', ';', ':']).next().unwrap_or_default();
+    first.to_lowercase().replace('`', "")
 }
 
 /// The reference of policy files as Markdown.
@@ -238,6 +244,26 @@ mod tests {
         assert!(all.len() > 30);
         for key in all {
             assert!(text.contains(&format!("### `{key}`")), "{key} is missing");
+        }
+    }
+
+    #[test]
+    fn no_page_says_its_first_sentence_twice_and_budgets_say_what_raises_them() {
+        for reason in Reason::ALL {
+            let page = reason_page(*reason).to_lowercase().replace('`', "");
+            let first = first_words(advice(*reason));
+            assert_eq!(page.matches(&first).count(), 1, "{reason}: {page}");
+        }
+        for (reason, key) in [
+            (Reason::LimitFlows, "limits.flows"),
+            (Reason::LimitRate, "limits.rate"),
+            (Reason::LimitUpload, "limits.upload"),
+            (Reason::LimitDownload, "limits.download"),
+            (Reason::LimitNames, "limits.names"),
+            (Reason::LimitRecords, "limits.records"),
+        ] {
+            assert!(reason.help().contains(key), "{reason}");
+            assert!(reason_page(reason).contains(key), "{reason}");
         }
     }
 

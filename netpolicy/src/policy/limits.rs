@@ -23,6 +23,13 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Concurrent flows where no layer names a number.
+    pub const USUAL_FLOWS: u32 = 256;
+    /// New flows a second where no layer names a number.
+    pub const USUAL_RATE: u32 = 50;
+    /// Distinct names where no layer names a number.
+    pub const USUAL_NAMES: u32 = 500;
+
     /// Both at once: of each budget the narrower.
     #[must_use]
     pub fn narrowed_by(&self, other: &Self) -> Self {

@@ -16,8 +16,6 @@ use super::{Answer, plain, text};
 
 /// The longest name has 253 characters, with port and brackets; a URL may be longer.
 const LONGEST_DESTINATION: usize = 2048;
-/// What `sally` assumes for a name without a port.
-const DEFAULT_PORT: u16 = 443;
 
 /// How the answer is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,8 +71,16 @@ pub async fn answer(query: &str, form: Form, network: &NetworkId, gateway: &Clie
     }
 }
 
-/// What a policy with `explain: false` does not tell its sandbox: who decided, where, and what would change it.
+/// What no sandbox is told: addresses that the gateway found, which may be a LAN's, in whatever sentence they stand. And
+/// what a policy with `explain: false` does not tell: who decided, where, and what would change it.
 fn keep_quiet(explanation: &mut Value) {
+    let known = explanation
+        .as_object_mut()
+        .and_then(|keys| keys.remove("known"));
+    let found = known.is_some_and(|known| known.as_array().is_some_and(|list| !list.is_empty()));
+    if let Some(keys) = explanation.as_object_mut().filter(|_| found) {
+        keys.insert("summary".to_owned(), Value::Null);
+    }
     let tells = explanation.get("explains").and_then(Value::as_bool) == Some(true);
     let Some(keys) = explanation.as_object_mut().filter(|_| !tells) else {
         return;
@@ -93,21 +99,7 @@ fn destination(query: &str) -> Option<String> {
     let fits = !decoded.is_empty()
         && decoded.len() <= LONGEST_DESTINATION
         && !decoded.chars().any(char::is_control);
-    fits.then(|| with_port(decoded))
-}
-
-fn with_port(destination: String) -> String {
-    let url = destination.contains("://");
-    let port = destination
-        .rsplit_once(':')
-        .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
-    // A bare IPv6 address ends in what looks like a port.
-    let bare_v6 = destination.parse::<std::net::Ipv6Addr>().is_ok();
-    match (url || (port && !bare_v6), bare_v6) {
-        (true, _) => destination,
-        (false, true) => format!("[{destination}]:{DEFAULT_PORT}"),
-        (false, false) => format!("{destination}:{DEFAULT_PORT}"),
-    }
+    fits.then_some(decoded)
 }
 
 fn percent_decode(text: &str) -> Option<String> {
@@ -162,6 +154,10 @@ fn words(destination: &str, explanation: &Value) -> String {
             let _ = writeln!(out, "  {label}: {value}");
         }
     }
+    let remarks = explanation.get("remarks").and_then(Value::as_array);
+    for remark in remarks.into_iter().flatten().filter_map(Value::as_str) {
+        let _ = writeln!(out, "  note: {remark}");
+    }
     out
 }
 
@@ -202,6 +198,23 @@ mod tests {
     }
 
     #[test]
+    fn addresses_that_the_gateway_found_stay_outside_and_its_remarks_come_in() {
+        let mut told = serde_json::json!({
+            "decision": "deny", "reason": "name_resolves_to_forbidden", "explains": true, "policy": "p",
+            "summary": "one of its addresses (10.0.0.5) is a private address", "known": ["10.0.0.5"],
+            "remarks": ["its last look-up was denied 3 s ago: name_resolves_to_forbidden"],
+        });
+        keep_quiet(&mut told);
+        let shown = format!("{}{told}", words("int.example:443", &told));
+        assert!(!shown.contains("10.0.0.5"), "{shown}");
+        assert!(
+            shown.contains("  note: its last look-up was denied 3 s ago"),
+            "{shown}"
+        );
+        assert!(shown.contains("policy: p"), "{shown}");
+    }
+
+    #[test]
     fn destination_is_bounded_and_decoded_once() {
         assert_eq!(
             destination("dest=example.com%3A22").as_deref(),
@@ -209,17 +222,17 @@ mod tests {
         );
         assert_eq!(
             destination("x=1&dest=example.com").as_deref(),
-            Some("example.com:443")
+            Some("example.com")
         );
         assert_eq!(
             destination("dest=2001%3Adb8%3A%3A1").as_deref(),
-            Some("[2001:db8::1]:443")
+            Some("2001:db8::1")
         );
         assert_eq!(
             destination("dest=https%3A%2F%2Fa.example%2Fx").as_deref(),
             Some("https://a.example/x")
         );
-        assert_eq!(destination("dest=%2541").as_deref(), Some("%41:443"));
+        assert_eq!(destination("dest=%2541").as_deref(), Some("%41"));
         for bad in [
             "",
             "dest=",

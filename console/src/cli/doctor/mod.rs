@@ -16,7 +16,7 @@ use crate::exit::{Outcome, Verdict};
 use crate::show::{self, Format};
 
 const HELP: &str = "\
-Exit code 1 when something is wrong that keeps sandboxes from running or from being enforced. Remarks and leftovers
+Exit code 1 when something is wrong that keeps sandboxes from running or from being enforced. Remarks and leftovers \
 do not count. Nothing is changed; `sallyport uninstall` removes leftovers.";
 
 #[derive(Debug, clap::Args)]
@@ -145,12 +145,6 @@ fn configuration(shared: &Shared) -> Check {
     let file = shared.file();
     match file.path() {
         None => Check::ok("configuration", "built-in defaults"),
-        Some(path) if file.readable_by_others() => Check::not(
-            "configuration",
-            State::Remark,
-            format!("{} is readable by others", path.display()),
-            format!("chmod 600 {}", path.display()),
-        ),
         Some(path) => Check::ok("configuration", path.display().to_string()),
     }
 }

@@ -1,6 +1,7 @@
 //! `sallyport net`: networks behind the gateway, over its control socket.
 
 mod capture;
+mod explain;
 mod follow;
 mod top;
 mod what;
@@ -29,8 +30,13 @@ Any network namespace that has only `lo` can be put behind the gateway, whatever
 
 Services of one app reach the siblings that they need, by name, and nobody else:
 
-  sallyport net attach --netns /run/netns/db --policy none.yml --group shop --service db
-  sallyport net attach --netns /run/netns/web --policy web.yml --group shop --service web --needs db";
+  sallyport net attach --netns /run/netns/db --policy none.yml \\
+      --group shop --service db
+  sallyport net attach --netns /run/netns/web --policy web.yml \\
+      --group shop --service web --needs db
+
+A name that was given with --name is used up with its network: the record tells \
+networks apart by name. Without --name the gateway draws one that never comes twice.";
 
 const FLOWS_HELP: &str = "\
 A line for each event: = is live already, + opened, - ended, ! denied, ? permitted and not reached. Times are UTC.
@@ -46,6 +52,7 @@ The gateway taps the network's link; the sandbox cannot tell. Frames that were m
   sallyport net capture web --filter 'tcp and not port 443' | tcpdump -nr -";
 
 const TOP_HELP: &str = "\
+Examples:
   sallyport net top                       # until interrupted
   sallyport net top web db -i 5
   sallyport net top --json -n 1           # one look, for programs";
@@ -74,6 +81,9 @@ pub enum Verb {
     /// Watch what every network does: rates, flows, names by bytes, denials and why
     #[command(after_help = TOP_HELP)]
     Top(top::Arguments),
+    /// Say what would become of a destination on a live network now, and why
+    #[command(after_help = explain::HELP)]
+    Explain(explain::Arguments),
     /// Write one network's packets as pcapng
     #[command(after_help = CAPTURE_HELP)]
     Capture(capture::Arguments),
@@ -123,7 +133,7 @@ pub enum Verb {
 pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
     let client = shared.gateway()?;
     let format = shared.format();
-    let config = shared.load()?.gateway;
+    let config = shared.load_to_ask()?.gateway;
     wait(async {
         match verb {
             Verb::Ls => list(&client.networks().await?, format)?,
@@ -140,6 +150,7 @@ pub fn perform(verb: Verb, shared: &Shared) -> Verdict {
                 flows(&client.flows(name.as_ref()).await?, format)?;
             }
             Verb::Capture(arguments) => return capture::capture(&client, &arguments).await,
+            Verb::Explain(arguments) => return explain::explain(&client, &arguments, format).await,
             Verb::Top(arguments) => return top::watch(&client, &arguments, format).await,
             Verb::Attach {
                 netns,

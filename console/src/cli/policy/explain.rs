@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use clap::Args;
+use gateway::control::api::ExplainRequest;
 use netpolicy::addr::AddressBook;
 use netpolicy::decide::{LayerKind, OwnListeners, Snapshot};
-use netpolicy::explain::{Decision, Explanation, Question, explain};
-use netpolicy::name::{Authority, Host, Name};
+use netpolicy::explain::{Asked, Decision, Explanation, Question, explain};
+use netpolicy::name::Name;
 use netpolicy::policy::Protocol;
 
 use crate::exit::{Failure, Outcome, Verdict};
@@ -16,17 +17,12 @@ use crate::show::{self, Format, clean};
 /// Wrong usage, as clap has it.
 const USAGE: u8 = 2;
 
+/// A destination, and what shall be supposed about it.
 #[derive(Debug, Args)]
-pub struct Arguments {
-    /// Policy file, or the name of a preset
-    #[arg(value_name = "FILE|PRESET")]
-    policy: String,
-    /// host:port, ip:port (IPv6 in brackets) or a URL; for `--icmp` a host or an address
+pub struct Destination {
+    /// host:port, ip:port (IPv6 in brackets) or a URL; without a port 443 is meant; for `--icmp` a host or an address
     #[arg(value_name = "DEST")]
     destination: String,
-    /// A floor above the policy (file or preset): the instance's first, then the workspace's
-    #[arg(long, value_name = "FILE|PRESET")]
-    floor: Vec<String>,
     /// A UDP flow
     #[arg(long)]
     udp: bool,
@@ -39,20 +35,50 @@ pub struct Arguments {
     /// What the resolver would answer; repeat for several
     #[arg(long, value_name = "IP", value_parser = address)]
     resolves_to: Vec<IpAddr>,
-    /// HTTP method
-    #[arg(long)]
+    /// HTTP method, in capital letters
+    #[arg(long, value_parser = method)]
     method: Option<String>,
     /// HTTP path
     #[arg(long)]
     path: Option<String>,
 }
 
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Policy file, or the name of a preset
+    #[arg(value_name = "FILE|PRESET")]
+    policy: String,
+    #[command(flatten)]
+    to: Destination,
+    /// A floor above the policy (file or preset): the instance's first, then the workspace's
+    #[arg(long, value_name = "FILE|PRESET")]
+    floor: Vec<String>,
+}
+
 fn address(text: &str) -> Result<IpAddr, String> {
     netpolicy::addr::parse_ip(text).map_err(|e| e.to_string())
 }
 
+/// Methods are told apart by case (RFC 9110 9.1), so another case is another method, which nobody means.
+fn method(text: &str) -> Result<String, String> {
+    let capitals = text.to_ascii_uppercase();
+    if text.is_empty()
+        || !text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
+    {
+        return Err("a method is a word in capital letters, such as GET".to_owned());
+    }
+    if capitals != text {
+        return Err(format!(
+            "methods are written in capital letters: {capitals}"
+        ));
+    }
+    Ok(capitals)
+}
+
 pub fn perform(arguments: &Arguments, format: Format) -> Verdict {
-    let question = question(arguments)?;
+    let question = arguments.to.question()?;
     let policy = super::load(&arguments.policy)?;
     let from_image = policy.needs_packages.clone();
     let floors = super::lints::floors(&arguments.floor)?.into_iter();
@@ -68,7 +94,7 @@ pub fn perform(arguments: &Arguments, format: Format) -> Verdict {
     let explanation = explain(&snapshot, &question, gateway::context::now());
     match format {
         Format::Json => show::json(&explanation)?,
-        Format::Text => print(&arguments.destination, &explanation)?,
+        Format::Text => print(&arguments.to.destination, &explanation)?,
     }
     if let (Some(at), Format::Text, true) =
         (from_image, format, explanation.decision != Decision::Permit)
@@ -78,10 +104,19 @@ pub fn perform(arguments: &Arguments, format: Format) -> Verdict {
             clean(&at.to_string())
         ))?;
     }
-    Ok(Outcome::Good)
+    Ok(outcome(&explanation))
 }
 
-fn print(destination: &str, explanation: &Explanation) -> Result<(), Failure> {
+/// A destination that does not pass, or not before a person said yes, is the answer no.
+pub fn outcome(explanation: &Explanation) -> Outcome {
+    match explanation.decision {
+        Decision::Permit => Outcome::Good,
+        Decision::Deny | Decision::Ask => Outcome::Negative,
+    }
+}
+
+/// Says the explanation in sentences.
+pub fn print(destination: &str, explanation: &Explanation) -> Result<(), Failure> {
     let word = match explanation.decision {
         Decision::Permit => "permit",
         Decision::Deny => "deny",
@@ -106,89 +141,51 @@ fn print(destination: &str, explanation: &Explanation) -> Result<(), Failure> {
         .try_for_each(|change| show::out(format_args!("to change it: {}", clean(change))))
 }
 
-fn question(arguments: &Arguments) -> Result<Question, Failure> {
-    let usage = |message: String| Failure::new(message).code(USAGE);
-    let protocol = match (arguments.udp, arguments.icmp) {
-        (_, true) => Protocol::Icmp,
-        (true, false) => Protocol::Udp,
-        (false, false) => Protocol::Tcp,
-    };
-    let destination = destination(&arguments.destination, protocol).map_err(usage)?;
-    let mut question = Question::new(destination.host, destination.port, protocol);
-    let sni = arguments.sni.as_deref().map(Name::parse).transpose();
-    question.sni = sni.map_err(|e| usage(format!("--sni: {e}")))?;
-    question.resolves_to.clone_from(&arguments.resolves_to);
-    question.method.clone_from(&arguments.method);
-    question.path = arguments.path.clone().or(destination.path);
-    // a URL is about a request; without a method it is the one that everybody starts with
-    if question.path.is_some() && question.method.is_none() {
-        question.method = Some("GET".to_owned());
-    }
-    Ok(question)
-}
-
-/// A destination as people write it.
-#[derive(Debug, PartialEq, Eq)]
-struct Destination {
-    host: Host,
-    port: u16,
-    path: Option<String>,
-}
-
-fn destination(text: &str, protocol: Protocol) -> Result<Destination, String> {
-    if !protocol.has_ports() {
-        return portless(text);
+impl Destination {
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.destination
     }
 
-    let (scheme_port, rest) = match text.split_once("://") {
-        Some(("http", rest)) => (Some(80), rest),
-        Some(("https", rest)) => (Some(443), rest),
-        Some((scheme, _)) => return Err(format!("{scheme:?} URLs are not known; write host:port")),
-        None => (None, text),
-    };
-    let cut = rest
-        .find(['/', '?', '#'])
-        .filter(|_| scheme_port.is_some())
-        .unwrap_or(rest.len());
-    let (authority, tail) = rest.split_at(cut);
-    let path = scheme_port.map(|_| path_of(tail));
-    let parsed = Authority::parse(authority.as_bytes())
-        .map_err(|e| format!("{authority:?} is no destination: {e}"))?;
-    let port = parsed
-        .port
-        .or(scheme_port)
-        .ok_or_else(|| format!("{text:?} has no port; write host:port, such as {text}:443"))?;
-    Ok(Destination {
-        host: parsed.host,
-        port,
-        path,
-    })
-}
+    /// What is asked.
+    pub fn question(&self) -> Result<Question, Failure> {
+        let usage = |message: String| Failure::new(message).code(USAGE);
+        let protocol = self.protocol();
+        let asked = Asked::parse(&self.destination, protocol)
+            .map_err(|e| usage(e.to_string()).hint(e.hint()))?;
+        let mut question = Question::new(asked.host, asked.port, protocol);
+        let sni = self.sni.as_deref().map(Name::parse).transpose();
+        question.sni = sni.map_err(|e| usage(format!("--sni: {e}")))?;
+        question.resolves_to.clone_from(&self.resolves_to);
+        question.method.clone_from(&self.method);
+        question.path = self.path.clone().or(asked.path);
+        // a URL is about a request; without a method it is the one that everybody starts with
+        if question.path.is_some() && question.method.is_none() {
+            question.method = Some("GET".to_owned());
+        }
+        Ok(question)
+    }
 
-/// A host or an address alone; IPv6 with or without brackets.
-fn portless(text: &str) -> Result<Destination, String> {
-    let host = match netpolicy::addr::parse_ip(text) {
-        Ok(address) => Host::Address(address),
-        Err(_) => match Authority::parse(text.as_bytes()) {
-            Ok(Authority { host, port: None }) => host,
-            Ok(_) => return Err(format!("{text:?} has a port, and an echo has none")),
-            Err(error) => return Err(format!("{text:?} is no destination: {error}")),
-        },
-    };
-    Ok(Destination {
-        host,
-        port: 0,
-        path: None,
-    })
-}
+    /// The same for a gateway.
+    pub fn request(&self) -> Result<ExplainRequest, Failure> {
+        // what is wrong with it is told here, before anybody is asked
+        let question = self.question()?;
+        Ok(ExplainRequest {
+            destination: self.destination.clone(),
+            protocol: question.protocol,
+            sni: self.sni.clone(),
+            resolves_to: question.resolves_to,
+            method: question.method,
+            path: question.path,
+        })
+    }
 
-/// The path of a URL's tail: without the query, which no rule speaks of, and never empty.
-fn path_of(tail: &str) -> String {
-    let path = tail.split(['?', '#']).next().unwrap_or_default();
-    if path.is_empty() {
-        "/".to_owned()
-    } else {
-        path.to_owned()
+    fn protocol(&self) -> Protocol {
+        match (self.udp, self.icmp) {
+            (_, true) => Protocol::Icmp,
+            (true, false) => Protocol::Udp,
+            (false, false) => Protocol::Tcp,
+        }
     }
 }
 
@@ -196,70 +193,13 @@ fn path_of(tail: &str) -> String {
 mod tests {
     use super::*;
 
-    fn name(text: &str) -> Host {
-        Host::Name(Name::parse(text).unwrap())
-    }
-
     #[test]
-    fn destinations_are_read_in_all_their_forms() {
-        for (text, host, port, path) in [
-            ("example.com:443", name("example.com"), 443, None),
-            (
-                "192.0.2.1:22",
-                Host::Address("192.0.2.1".parse().unwrap()),
-                22,
-                None,
-            ),
-            (
-                "[2001:db8::1]:22",
-                Host::Address("2001:db8::1".parse().unwrap()),
-                22,
-                None,
-            ),
-            ("https://example.com", name("example.com"), 443, Some("/")),
-            (
-                "http://example.com:8080/a/b?c=d#e",
-                name("example.com"),
-                8080,
-                Some("/a/b"),
-            ),
-            ("https://EXAMPLE.com?x", name("example.com"), 443, Some("/")),
-        ] {
-            assert_eq!(
-                destination(text, Protocol::Tcp),
-                Ok(Destination {
-                    host,
-                    port,
-                    path: path.map(str::to_owned)
-                }),
-                "{text}"
-            );
-        }
-    }
-
-    #[test]
-    fn what_is_no_destination_is_refused() {
-        for text in [
-            "example.com",
-            "",
-            ":443",
-            "example.com:",
-            "example.com:99999",
-            "ftp://example.com/",
-            "0x7f.1:80",
-            "u@example.com:80",
-        ] {
-            assert!(destination(text, Protocol::Tcp).is_err(), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn an_echo_goes_to_a_host_without_a_port() {
-        for text in ["192.0.2.1", "2001:db8::1", "[2001:db8::1]", "example.com"] {
-            assert_eq!(destination(text, Protocol::Icmp).unwrap().port, 0, "{text}");
-        }
-        for text in ["example.com:443", "https://example.com", "0x7f.1", ""] {
-            assert!(destination(text, Protocol::Icmp).is_err(), "{text:?}");
+    fn methods_are_in_capital_letters_and_another_case_is_told_so() {
+        assert_eq!(method("GET").as_deref(), Ok("GET"));
+        assert_eq!(method("VERSION-CONTROL").as_deref(), Ok("VERSION-CONTROL"));
+        assert!(method("get").unwrap_err().ends_with("GET"));
+        for none in ["", "G T", "GET\n", "/"] {
+            assert!(method(none).is_err(), "{none:?}");
         }
     }
 }

@@ -62,8 +62,13 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
         Format::Text => {
             show::raw(&learnt.text)?;
             show::note(clean(&format!(
-                "{} entries, {} left out",
+                "{} {}, {} left out",
                 learnt.entries,
+                if learnt.entries == 1 {
+                    "entry"
+                } else {
+                    "entries"
+                },
                 learnt.left_out.len()
             )));
         }

@@ -20,8 +20,8 @@ pub fn catalogue(files: &[PathBuf]) -> Result<Catalogue, Failure> {
             .map_err(|_| Failure::new(format!("{name} is not UTF-8 text")))?;
         all = all.with(&name, &text).map_err(|mistakes| {
             let mut failure = Failure::new(format!(
-                "{name} is no lints file: {} mistakes",
-                mistakes.len()
+                "{name} is no lints file: {}",
+                show::count(mistakes.len(), "mistake")
             ))
             .code(1);
             failure.details = mistakes.iter().map(ToString::to_string).collect();

@@ -2,7 +2,7 @@
 
 mod check;
 mod diff;
-mod explain;
+pub mod explain;
 mod guide;
 mod learn;
 mod lints;
@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use gateway::config::GatewayConfig;
 use gateway::control::api::PolicySource;
+use netpolicy::document::mistake::nearest;
 use netpolicy::document::{self, Mistake};
 use netpolicy::policy::Policy;
 
@@ -29,10 +30,12 @@ const EXPLAIN_HELP: &str = "\
 Examples:
   sallyport policy explain research.yml api.github.com:443
   sallyport policy explain internet '[2001:db8::1]:22'
-  sallyport policy explain research.yml https://api.github.com/repos/acme/x --method POST
-  sallyport policy explain research.yml db.example.com:5432 --resolves-to 10.0.0.5
+  sallyport policy explain p.yml https://api.github.com/repos/a/x --method POST
+  sallyport policy explain p.yml db.example.com:5432 --resolves-to 10.0.0.5
 
-Nothing is looked up: give the addresses of a name with --resolves-to to see what they change.";
+Nothing is looked up: give the addresses of a name with --resolves-to to see what \
+they change. `sallyport net explain` asks a live network instead.
+Exit code 0: it passes; 1: it is denied, or a person is asked.";
 
 const CHECK_HELP: &str = "\
 Examples:
@@ -55,18 +58,21 @@ Nothing is looked up. Exit code 0: all passed; 1: one failed, or a file has mist
 const REPLAY_HELP: &str = "\
 Examples:
   sallyport policy replay --policy proposed.yml
-  sallyport record export | sallyport policy replay --record - --policy proposed.yml --fail-on newly-denied
+  sallyport record export |
+      sallyport policy replay --record - --policy new.yml --fail-on newly-denied
 
 Nothing is looked up or sent. The record's chain is not verified here: `sallyport record verify` does that.
 Exit code 0: everything is decided as it was; 1: something changes; 3: the records cannot be read.";
 
 const LEARN_HELP: &str = "\
 Examples:
-  sallyport policy learn --network research > research.yml
+  sallyport policy learn --network mine > mine.yml
   sallyport policy learn --record records.jsonl --wildcards 5
 
-Only flows that were permitted are learnt from, so record under a wide policy first. Metadata is never proposed, private
-networks and what `policy check` warns about only when asked for; what is left out stands in comments.";
+Only flows that were permitted are learnt from, so record under a wide policy first. Metadata is never proposed; private \
+networks, what never answered and what `policy check` warns about only when asked for. What is left out stands in \
+comments. --network names a network, as `net ls` and the summary of a run do.
+Exit code 0: a policy was written, also one without entries; 3: there are no such records, or they cannot be read.";
 
 const DIFF_HELP: &str = "\
 Example:
@@ -182,10 +188,59 @@ fn presets(format: Format) -> Verdict {
 
 fn unknown(name: &str) -> Failure {
     let presets: Vec<&str> = document::PRESETS.iter().map(|(name, _)| *name).collect();
-    Failure::new(format!("{name} is neither a file nor a preset")).hint(format!(
-        "presets are {}; a file is named by its path",
-        presets.join(", ")
-    ))
+    let is_path = name.contains('/') || has_policy_suffix(name);
+    let failure = if is_path {
+        Failure::new(format!("there is no file {name}"))
+    } else {
+        Failure::new(format!("{name} is neither a file nor a preset"))
+    };
+    let preset = nearest(name, presets.iter().copied()).filter(|_| !is_path);
+    match (preset, near_file(name), is_path) {
+        (Some(preset), _, _) => failure.hint(format!("did you mean `{preset}`?")),
+        (None, Some(file), _) => failure.hint(format!("did you mean {file}?")),
+        (None, None, true) => failure,
+        (None, None, false) => failure.hint(format!(
+            "presets are {}; a file is named by its path",
+            presets.join(", ")
+        )),
+    }
+}
+
+fn has_policy_suffix(name: &str) -> bool {
+    [".yml", ".yaml"]
+        .iter()
+        .any(|suffix| name.ends_with(suffix))
+}
+
+/// Files of a folder that are looked at for a misspelt name.
+const MOST_FILES: usize = 1000;
+
+/// A policy file beside which a misspelt name stands, with or without its suffix.
+fn near_file(name: &str) -> Option<String> {
+    let path = Path::new(name);
+    let wanted = path.file_name()?.to_str()?;
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let listed = std::fs::read_dir(folder.unwrap_or(Path::new("."))).ok()?;
+    let files: Vec<String> = listed
+        .take(MOST_FILES)
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|file| has_policy_suffix(file))
+        .collect();
+    let whole = nearest(wanted, files.iter().map(String::as_str));
+    let stems = files.iter().filter_map(|file| file.rsplit_once('.'));
+    let near = whole.map(str::to_owned).or_else(|| {
+        let stem = nearest(wanted, stems.map(|(stem, _)| stem))?;
+        files
+            .iter()
+            .find(|file| file.rsplit_once('.').is_some_and(|(own, _)| own == stem))
+            .cloned()
+    })?;
+    Some(match folder {
+        Some(folder) => folder.join(near).display().to_string(),
+        None => near,
+    })
 }
 
 /// Largest policy file that is read at all; the reader itself refuses far smaller ones with a better message.
@@ -265,8 +320,11 @@ pub fn load(argument: &str) -> Result<Policy, Failure> {
 
 fn parsed(name: &str, bytes: &[u8]) -> Result<Policy, Failure> {
     document::parse_bytes(name, bytes, None).map_err(|mistakes| {
-        let mut failure =
-            Failure::new(format!("{name} is no policy: {} mistakes", mistakes.len())).code(1);
+        let mut failure = Failure::new(format!(
+            "{name} is no policy: {}",
+            show::count(mistakes.len(), "mistake")
+        ))
+        .code(1);
         failure.details = mistakes.iter().map(ToString::to_string).collect();
         failure
     })

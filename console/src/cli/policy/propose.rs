@@ -11,14 +11,21 @@ use crate::exit::{Failure, Outcome, Verdict};
 use crate::show::{self, Format, clean};
 
 pub const HELP: &str = "\
-The gateway checks what would be in force with the changes, and pushes a commit on top of the one in force to the branch
-sallyport/proposals/NAME, which must not exist yet. The followed branch changes only when somebody merges it there. The
+The gateway checks what would be in force with the changes, and pushes a commit on top of the one in force to the branch \
+sallyport/proposals/NAME, which must not exist yet. The followed branch changes only when somebody merges it there. The \
 source's configuration must say `proposals: allowed`.
 
 Examples:
-  sallyport policy propose --source main --name open-pypi --title 'Let builds reach PyPI' policies/build.yml=build.yml";
+  sallyport policy propose --source main --name open-pypi \\
+      --title 'Let builds reach PyPI' policies/build.yml=build.yml";
+
+/// Wrapped by hand: a usage line is never wrapped otherwise.
+const USAGE: &str = "\
+sallyport policy propose [OPTIONS] --source <SOURCE> --name <NAME>
+                                 --title <TITLE> <PATH=FILE>...";
 
 #[derive(Debug, Args)]
+#[command(override_usage = USAGE)]
 pub struct Arguments {
     /// The source
     #[arg(long)]

@@ -8,7 +8,7 @@ use crate::exit::{Outcome, Verdict};
 use crate::show::{self, Format};
 
 const HELP: &str = "\
-The rules do not depend on a policy: no packet of a sandbox ever leaves, whatever a policy says. What a policy permits
+The rules do not depend on a policy: no packet of a sandbox ever leaves, whatever a policy says. What a policy permits \
 is decided in the gateway, flow by flow. `sallyport gateway rules` shows what is loaded in the kernel now.";
 
 #[derive(Debug, Args)]

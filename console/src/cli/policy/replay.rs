@@ -99,8 +99,9 @@ fn print(report: &Report, summary: &Summary) -> Result<(), Failure> {
         }
         let total: u64 = groups.iter().map(|group| group.count).sum();
         show::out(format_args!(
-            "{title}: {} destinations, {total} contacts",
-            groups.len()
+            "{title}: {}, {}",
+            show::count(groups.len(), "destination"),
+            show::count(total, "contact")
         ))?;
         groups
             .iter()
@@ -114,8 +115,9 @@ fn print(report: &Report, summary: &Summary) -> Result<(), Failure> {
     }
     let other: u64 = summary.other.values().sum();
     show::out(format_args!(
-        "{} contacts, {} decided as before; {other} denials and failures were not a policy's",
-        summary.contacts, report.same
+        "{}, {} decided as before; {other} denials and failures were not a policy's",
+        show::count(summary.contacts, "contact"),
+        report.same
     ))
 }
 
@@ -126,11 +128,11 @@ fn line(group: &Group) -> String {
     let first = group.examples.first();
     let example = first.map_or_else(String::new, |e| format!("; {} of {}", e.place, e.network));
     format!(
-        "  {}{port} {}: {} instead of {}, {} times{example}",
+        "  {}{port} {}: {} instead of {}, {}{example}",
         group.to,
         group.protocol.word(),
         group.is,
         group.was,
-        group.count
+        show::count(group.count, "time")
     )
 }

@@ -9,7 +9,7 @@ use crate::exit::{Failure, Outcome, Verdict};
 use crate::show::{self, Format, clean};
 
 pub const SYNC_HELP: &str = "\
-Looks at the remote, and puts its newest commit in force if all of it is in order: every policy checks, every new commit
+Looks at the remote, and puts its newest commit in force if all of it is in order: every policy checks, every new commit \
 is signed where that is required, and the branch simply grew. Otherwise what was in force stays, exit code 1.
 
 Examples:

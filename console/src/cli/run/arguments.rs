@@ -10,19 +10,19 @@ use crate::exit::{Failure, NOT_RUN};
 
 const HELP: &str = "\
 Examples:
-  sallyport run -- curl https://example.com/              # denied: without --policy a run has no network
+  sallyport run -- curl https://example.com/    # denied: no policy, no network
   sallyport run --policy research.yml --copy agent.py -- python3 agent.py
-  sallyport run --policy research.yml --copy ./project/ -- /bin/sh -c './build && ./test'
-  git diff | sallyport run --policy model.yml --copy review.py -- python3 review.py
-  sallyport run --policy internet --image debian:12 --root -- apt-get install -y jq
+  sallyport run --policy research.yml --copy ./project/ -- ./build
+  git diff | sallyport run --copy review.py -- python3 review.py
+  sallyport run --policy internet --image debian:12 --root -- apt-get update
   sallyport run --timeout 2m --memory 512m --copy tool.py -- python3 tool.py
 
-A run sees its image and what --copy brings, and nothing else of this machine. A copy belongs to the run's user and lies
-in the working folder under its own name (a folder with a slash behind it: its content), or at PATH. What is piped to
+A run sees its image and what --copy brings, and nothing else of this machine. A copy belongs to the run's user and lies \
+in the working folder under its own name (a folder with a slash behind it: its content), or at PATH. What is piped to \
 `sallyport run` the command reads as standard input; without a pipe or a file there it reads nothing.
 
-The exit code is the command's; 124 after the timeout, 125 when Sallyport could not run it, 126 when the command cannot
-be executed, 127 when it does not exist, 130 after Ctrl-C. Without a running gateway and runner both are started for
+The exit code is the command's; 124 after the timeout, 125 when Sallyport could not run it, 126 when the command cannot \
+be executed, 127 when it does not exist, 130 after Ctrl-C. Without a running gateway and runner both are started for \
 the run and stopped when the last run ends.";
 
 #[derive(Debug, Args)]

@@ -12,7 +12,10 @@ pub fn print(summary: &Summary) {
     if nothing && summary.complete {
         return;
     }
-    note("sallyport: flows");
+    match &summary.network {
+        Some(network) => note(format_args!("sallyport: flows (network {network})")),
+        None => note("sallyport: flows"),
+    }
     for (word, groups) in [
         ("permitted", &summary.permitted),
         ("denied", &summary.denied),
@@ -34,7 +37,9 @@ pub fn print(summary: &Summary) {
 }
 
 fn line(group: &Group) -> String {
+    let what = if group.look_up { "look-up of " } else { "" };
     let protocol = match group.protocol {
+        _ if group.look_up => "",
         Protocol::Tcp => "",
         Protocol::Udp => " udp",
         Protocol::Icmp => " icmp",
@@ -56,7 +61,7 @@ fn line(group: &Group) -> String {
         .as_ref()
         .map_or_else(String::new, |rule| format!(" ({})", rule.line()));
     format!(
-        "{}{protocol}{often}{moved}{reason}{rule}",
+        "{what}{}{protocol}{often}{moved}{reason}{rule}",
         group.destination
     )
 }

@@ -133,7 +133,9 @@ impl Asker<'_> {
         };
         let snapshot = &self.live.snapshot;
         decide_answers(snapshot, name, &answers, crate::context::now())
-            .map_err(|denial| self.forbidden(name, &denial))
+            .map_err(|denial| self.forbidden(name, &denial))?;
+        self.network.recent.told(name.as_str());
+        Ok(())
     }
 
     /// A denied alias is a denied name.

@@ -17,7 +17,7 @@ use super::Door;
 use super::local::{self, Local};
 use super::question::{Code, Question};
 use super::reply::{Answer, Body, Way};
-use crate::context::now;
+use crate::context::{now, now_ms};
 use crate::network::flows::Door as DoorKind;
 use crate::network::{Live, Network};
 use crate::record::Entry;
@@ -183,7 +183,12 @@ impl<'a> Asker<'a> {
             policy: self.live.snapshot.hash(),
             generation: self.live.generation,
         };
-        if let Err(error) = self.door.ctx.journal.append(entry(Box::new(denied))) {
+        let entry = entry(Box::new(denied));
+        if let Entry::Denial(denied) | Entry::Failure(denied) = &entry {
+            let failed = matches!(entry, Entry::Failure(_));
+            self.network.recent.note(denied, failed, now_ms());
+        }
+        if let Err(error) = self.door.ctx.journal.append(entry) {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "a denial was not recorded"

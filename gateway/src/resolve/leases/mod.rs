@@ -164,18 +164,19 @@ impl Leases {
         if state.asked.contains(name) {
             return Ok(());
         }
-        let octets = state
-            .asked_octets
-            .saturating_add(name.as_str().len() as u64);
-        if state.asked.len() >= MOST_NAMES
-            || octets > OCTETS_A_NAME.saturating_mul(u64::from(names))
-        {
+        if !state.has_room(name, names) {
             return Err(Asked::Denied(Reason::LimitNames));
         }
         ledger.name().map_err(Asked::Denied)?;
         self.append(&[Fact::Asked(name.clone())])?;
         state.remember(name.clone());
         Ok(())
+    }
+
+    /// Whether a name could be asked for now. Counts nothing.
+    pub fn may_ask(&self, name: &Name, ledger: &Ledger, names: u32) -> bool {
+        let state = self.read();
+        state.asked.contains(name) || (state.has_room(name, names) && ledger.has_name())
     }
 
     /// The synthetic addresses of a name; made and written down at its first use.
@@ -260,6 +261,12 @@ impl Leases {
 }
 
 impl State {
+    /// Whether one more name fits, by number and by what names can carry out.
+    fn has_room(&self, name: &Name, names: u32) -> bool {
+        let octets = self.asked_octets.saturating_add(name.as_str().len() as u64);
+        self.asked.len() < MOST_NAMES && octets <= OCTETS_A_NAME.saturating_mul(u64::from(names))
+    }
+
     fn remember(&mut self, name: Name) {
         let octets = name.as_str().len() as u64;
         if self.asked.insert(name) {

@@ -3,6 +3,59 @@
 use super::*;
 
 #[test]
+fn near_misses_are_told_what_was_meant() {
+    for (text, says) in [
+        (
+            "limits: { upload: \"100M\" }",
+            "hint: write 100MB or 100MiB",
+        ),
+        ("limits: { upload: 5mb }", "hint: write 5MB or 5MiB"),
+        (
+            "limits: { upload: 7 }",
+            "hint: write its unit: 7B, 7KiB, 7MiB",
+        ),
+        (
+            "allow: [{ host: a.example.com, ports: 443 }]",
+            "hint: write [443]",
+        ),
+        (
+            "allow: [{ host: a.example.com, ports: \"22-80\" }]",
+            "hint: write [\"22-80\"]",
+        ),
+        (
+            "allow: [{ host: a.example.com, ports: [\"6000-5000\"] }]",
+            "hint: the range is backwards; write 5000-6000",
+        ),
+        (
+            "allow: [{ host: a.example.com, ports: [\"1 - 9\"] }]",
+            "hint: write 1-9",
+        ),
+        ("use: packages", "hint: write [packages]"),
+        ("\tallow: []", "p.yaml:3:1: "),
+        ("allow:\n\t- host: a.example.com", "p.yaml:4:1: "),
+    ] {
+        let document = with(text);
+        let mistakes = parse("p.yaml", &document, None).unwrap_err();
+        let told: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        assert!(
+            told.iter().any(|one| one.contains(says)),
+            "{text:?}: {told:#?}"
+        );
+    }
+    // what cannot be told is not guessed at
+    for text in [
+        "limits: { upload: lots }",
+        "allow: [{ host: a.example.com, ports: many }]",
+    ] {
+        let mistakes = parse("p.yaml", &with(text), None).unwrap_err();
+        assert!(
+            mistakes.iter().all(|one| one.hint.is_none()),
+            "{mistakes:#?}"
+        );
+    }
+}
+
+#[test]
 fn structure_mistakes_have_place_and_hint() {
     insta::assert_snapshot!(report(&[
         "",

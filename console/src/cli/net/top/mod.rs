@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 use gateway::control::Client;
+use gateway::control::api::NetworkView;
 use gateway::control::client::Lines;
 use gateway::record::Line;
 use tokio::time::Instant;
@@ -39,16 +40,14 @@ pub struct Arguments {
 /// Watches until interrupted.
 pub async fn watch(client: &Client, arguments: &Arguments, format: Format) -> Verdict {
     if !(0.1..=3600.0).contains(&arguments.interval) {
-        return Err(Failure::new("the interval is 0.1 to 3600 seconds"));
+        return Err(Failure::new("the interval is 0.1 to 3600 seconds").code(2));
     }
     let interval = Duration::from_secs_f64(arguments.interval);
     let mut model = Model::new(&arguments.names);
     let mut records = Records::begin(client).await?;
-    model.networks(
-        &client.networks().await?,
-        &client.flows(None).await?,
-        Instant::now(),
-    );
+    let networks = client.networks().await?;
+    there(&arguments.names, &networks)?;
+    model.networks(&networks, &client.flows(None).await?, Instant::now());
     let screen = std::io::stdout().is_terminal() && format == Format::Text;
     let mut shown = 0;
     while arguments.count.is_none_or(|count| shown < count) {
@@ -70,6 +69,18 @@ pub async fn watch(client: &Client, arguments: &Arguments, format: Format) -> Ve
         shown += 1;
     }
     Ok(Outcome::Good)
+}
+
+/// A name that no network has now would be an empty table for ever.
+fn there(names: &[String], networks: &[NetworkView]) -> Result<(), Failure> {
+    let missing = names
+        .iter()
+        .find(|name| !networks.iter().any(|n| n.id.as_str() == name.as_str()));
+    match missing {
+        Some(name) => Err(Failure::new(format!("there is no network {name}"))
+            .hint("`sallyport net ls` lists them")),
+        None => Ok(()),
+    }
 }
 
 fn draw(
