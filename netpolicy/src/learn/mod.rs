@@ -134,7 +134,7 @@ impl Learner {
                 failed: false,
                 ..contact.clone()
             };
-            let fits = contact.class.is_none() || refused(&open, options).is_none();
+            let fits = refused(&open, options).is_none();
             return self.miss((target, contact.protocol, port, fits), what, evidence);
         }
         if let Some(why) = refused(contact, options) {
