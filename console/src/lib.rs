@@ -7,10 +7,12 @@
 //! and reaches the others through their sockets alone.
 
 pub mod access;
+pub mod accounts;
 pub mod api;
 pub mod clock;
 pub mod server;
 pub mod settings;
 pub mod store;
 
+pub use server::owner::fresh_link;
 pub use server::{ServeError, run};

@@ -1,12 +1,36 @@
-//! The role matrix.
+//! The role matrix: one row for each action.
+//!
+//! `Reach` says who: anybody, anybody signed in, a role in the workspace that the path names, an administrator of the
+//! instance. `ByToken` says whether an API token may, too; with one it is always the creator's role, in the token's one
+//! workspace. Tokens never manage members, workspaces or tokens, and never have an administrator's powers.
 
-/// Everything that can be asked of the API.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Action {
-    /// What this is.
-    ReadAbout,
-    /// The API's description.
-    ReadDescription,
+/// A role in a workspace; each may what the ones before it may.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Role {
+    /// Runs jobs.
+    Member,
+    /// Also members, settings, runners.
+    Admin,
+    /// Also owners.
+    Owner,
+}
+
+impl Role {
+    /// As the store and the API write it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Member => "member",
+            Self::Admin => "admin",
+            Self::Owner => "owner",
+        }
+    }
+
+    /// From such a word.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Member, Self::Admin, Self::Owner]
+            .into_iter()
+            .find(|role| role.word() == word)
+    }
 }
 
 /// How far somebody must reach for an action.
@@ -14,6 +38,23 @@ pub enum Action {
 pub enum Reach {
     /// Anybody who reaches the console.
     Open,
+    /// Whoever is signed in.
+    Person,
+    /// This role, or a higher one, in the workspace that the path names.
+    Workspace(Role),
+    /// An administrator of the instance.
+    Instance,
+}
+
+/// Whether an API token may.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ByToken {
+    /// None.
+    Never,
+    /// Every token.
+    Read,
+    /// A token that may write.
+    Write,
 }
 
 /// A row of the matrix.
@@ -21,21 +62,86 @@ pub enum Reach {
 pub struct Rule {
     /// Who may.
     pub reach: Reach,
+    /// Whether a token may.
+    pub by_token: ByToken,
 }
 
-/// The row of an action.
-pub const fn rule(action: Action) -> Rule {
-    match action {
-        Action::ReadAbout | Action::ReadDescription => Rule { reach: Reach::Open },
-    }
-}
+macro_rules! matrix {
+    ($($(#[$about:meta])* $action:ident $word:literal: $reach:expr, $by_token:ident;)*) => {
+        /// Everything that can be asked of the API.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Action { $($(#[$about])* $action,)* }
 
-impl Action {
-    /// Its name in the description.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::ReadAbout => "about.read",
-            Self::ReadDescription => "description.read",
+        impl Action {
+            /// Its name in the description and the audit log.
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$action => $word,)* }
+            }
         }
-    }
+
+        /// The row of an action.
+        pub const fn rule(action: Action) -> Rule {
+            match action {
+                $(Action::$action => Rule { reach: $reach, by_token: ByToken::$by_token },)*
+            }
+        }
+    };
+}
+
+use Reach::{Instance, Open, Person, Workspace};
+use Role::{Admin, Member};
+
+matrix! {
+    /// What this is.
+    ReadAbout "about.read": Open, Read;
+    /// The API's description.
+    ReadDescription "description.read": Open, Read;
+    /// Become the first owner.
+    ClaimInstance "owner.claim": Open, Never;
+    /// Sign in.
+    SignIn "session.begin": Open, Never;
+    /// Who am I.
+    ReadSelf "session.read": Person, Read;
+    /// Sign out.
+    SignOut "session.end": Person, Never;
+    /// Where am I signed in.
+    ListDevices "device.list": Person, Never;
+    /// Sign one device out.
+    EndDevice "device.end": Person, Never;
+    /// Sign out everywhere.
+    SignOutEverywhere "device.end_all": Person, Never;
+    /// Another password.
+    ChangePassword "password.change": Person, Never;
+    /// Who is there.
+    ListUsers "user.list": Instance, Never;
+    /// Make a user.
+    AddUser "user.add": Instance, Never;
+    /// Deactivate a user, make an administrator.
+    ChangeUser "user.change": Instance, Never;
+    /// My workspaces.
+    ListWorkspaces "workspace.list": Person, Never;
+    /// Make a workspace.
+    AddWorkspace "workspace.add": Person, Never;
+    /// One workspace.
+    ReadWorkspace "workspace.read": Workspace(Member), Read;
+    /// Another name for a workspace.
+    RenameWorkspace "workspace.rename": Workspace(Admin), Never;
+    /// Who is in a workspace.
+    ListMembers "member.list": Workspace(Member), Read;
+    /// Add somebody to a workspace.
+    AddMember "member.add": Workspace(Admin), Never;
+    /// Give a member another role.
+    ChangeMember "member.change": Workspace(Admin), Never;
+    /// Remove a member (an admin), or leave (everybody).
+    RemoveMember "member.remove": Workspace(Member), Never;
+    /// My tokens in a workspace.
+    ListTokens "token.list": Workspace(Member), Never;
+    /// Make a token.
+    AddToken "token.add": Workspace(Member), Never;
+    /// Revoke a token.
+    EndToken "token.end": Workspace(Member), Never;
+    /// What was changed in a workspace, and by whom.
+    ReadAudit "audit.read": Workspace(Admin), Never;
+    /// What was changed anywhere.
+    ReadWholeAudit "audit.read_all": Instance, Never;
 }

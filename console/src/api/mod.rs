@@ -1,5 +1,69 @@
 //! The API's resources, one file each: what is asked, what is answered, which rows of the store are read or written.
 //!
-//! A handler is reached only by who may (`server::guard`); it decides nothing about that.
+//! A handler is reached only by who may (`server::guard`); it decides nothing about that beyond what depends on rows.
 
 pub mod about;
+pub mod audit;
+pub mod devices;
+pub mod members;
+pub mod owner;
+pub mod session;
+#[cfg(test)]
+mod tests;
+pub mod tokens;
+pub mod users;
+pub mod workspaces;
+
+use crate::accounts::password::{self, HashError};
+use crate::server::app::App;
+use crate::server::problem::{Problem, Wrong};
+
+/// Collects what is wrong with several fields.
+struct Fields(Vec<Wrong>);
+
+impl Fields {
+    const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The value, or an empty one whose mistake is noted.
+    fn take<T: Default>(&mut self, value: Result<T, Wrong>) -> T {
+        value.unwrap_or_else(|wrong| {
+            self.0.push(wrong);
+            T::default()
+        })
+    }
+
+    fn password(&mut self, text: &str) {
+        let wrong = password::mistake(text).map(|message| Wrong::new("password", message));
+        self.0.extend(wrong);
+    }
+
+    fn done(self) -> Result<(), Problem> {
+        Problem::unless_empty(self.0)
+    }
+}
+
+impl From<HashError> for Problem {
+    fn from(error: HashError) -> Self {
+        tracing::error!(%error, "a request failed");
+        Self::internal()
+    }
+}
+
+impl From<crate::accounts::secret::NoRandom> for Problem {
+    fn from(error: crate::accounts::secret::NoRandom) -> Self {
+        tracing::error!(%error, "a request failed");
+        Self::internal()
+    }
+}
+
+/// Email and password must be a way in.
+fn by_password(app: &App) -> Result<(), Problem> {
+    if app.config.email_password {
+        return Ok(());
+    }
+    Err(Problem::forbidden(
+        "email and password are switched off (`auth.email_password`)",
+    ))
+}

@@ -1,5 +1,6 @@
 //! The command line: every verb, its arguments and its teaching help. One file per verb or family.
 
+mod audit;
 mod completions;
 mod config;
 mod console;
@@ -116,6 +117,9 @@ enum Verb {
     Runner(roles::RunnerArguments),
     /// Run the console: accounts, API, store
     Console(console::Arguments),
+    /// The audit log of people and tokens: verify it, export it
+    #[command(subcommand)]
+    Audit(audit::Verb),
     /// Run gateway, runner and console on this machine and keep them running
     Up(up::Arguments),
     /// Check the configuration file, or print its schema
@@ -163,6 +167,7 @@ fn perform(verb: Verb, shared: &Shared) -> Verdict {
         Verb::Gateway(arguments) => gateway::perform(&arguments, shared),
         Verb::Runner(arguments) => roles::runner(&arguments, shared),
         Verb::Console(arguments) => console::perform(&arguments, shared),
+        Verb::Audit(verb) => audit::perform(&verb, shared),
         Verb::Up(arguments) => up::perform(&arguments, shared),
         Verb::Config(verb) => config::perform(&verb, shared),
         Verb::Doctor(arguments) => doctor::perform(&arguments, shared),

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::metrics::Metrics;
 use super::rate::Rates;
+use crate::accounts::password::{HashError, Passwords};
 use crate::settings::ConsoleConfig;
 use crate::store::Store;
 
@@ -26,6 +27,8 @@ pub struct Shared {
     pub tasks: Tasks,
     /// Fires when the console is to end: streams end, no connection is accepted any more.
     pub stop: CancellationToken,
+    /// The one place that hashes passwords.
+    pub passwords: Passwords,
     /// Requests by client address and by account.
     pub rates: Rates,
     /// Numbers for collectors.
@@ -36,16 +39,22 @@ pub struct Shared {
 
 impl App {
     /// Of a store that is open.
-    pub fn new(config: ConsoleConfig, store: Store, tasks: Tasks, stop: CancellationToken) -> Self {
-        Self(Arc::new(Shared {
+    pub fn new(
+        config: ConsoleConfig,
+        store: Store,
+        tasks: Tasks,
+        stop: CancellationToken,
+    ) -> Result<Self, HashError> {
+        Ok(Self(Arc::new(Shared {
             store,
             config,
             tasks,
             stop,
+            passwords: Passwords::new()?,
             rates: Rates::default(),
             metrics: Metrics::default(),
             description: super::describe::document(super::routes::table().described()),
-        }))
+        })))
     }
 }
 

@@ -33,6 +33,9 @@ pub fn document((mut described, actions): (OpenApi, Vec<(String, String, Action)
         );
         let security = match rule(action).reach {
             Reach::Open => json!([]),
+            Reach::Person | Reach::Workspace(_) | Reach::Instance => {
+                json!([{ "session": [] }, { "token": [] }])
+            }
         };
         tell(&["security"], security);
     }
@@ -50,6 +53,11 @@ pub fn document((mut described, actions): (OpenApi, Vec<(String, String, Action)
         &["components", "responses", "Problem"],
         problem,
     );
+    let schemes = json!({
+        "session": { "type": "apiKey", "in": "cookie", "name": "sallyport_session" },
+        "token": { "type": "http", "scheme": "bearer" },
+    });
+    put(&mut document, &["components", "securitySchemes"], schemes);
     document
 }
 

@@ -7,19 +7,24 @@ pub mod address;
 pub mod app;
 mod describe;
 mod front;
-mod guard;
+pub(crate) mod guard;
 mod health;
+pub mod identify;
 pub mod input;
 mod listen;
 mod metrics;
 mod origin;
+pub mod owner;
+pub mod page;
 pub mod problem;
-mod rate;
+pub mod rate;
 pub mod routes;
 mod sandbox;
 mod stack;
+pub mod tag;
 #[cfg(test)]
 pub(crate) mod testing;
+mod tidy;
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,6 +33,8 @@ use gateway::tasks::Tasks;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::accounts::password::HashError;
+use crate::accounts::secret::NoRandom;
 use crate::settings::ConsoleConfig;
 use crate::store::{Store, StoreError};
 use app::App;
@@ -45,6 +52,12 @@ pub enum ServeError {
         #[source]
         source: io::Error,
     },
+    /// Passwords cannot be hashed here.
+    #[error(transparent)]
+    Passwords(#[from] HashError),
+    /// No random numbers.
+    #[error(transparent)]
+    Random(#[from] NoRandom),
     /// The store does not open.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -58,6 +71,7 @@ impl ServeError {
                 Some("set `console.listen` to an address that is free on this machine")
             }
             Self::Store(error) => error.hint(),
+            Self::Passwords(_) | Self::Random(_) => None,
         }
     }
 }
@@ -77,7 +91,9 @@ pub async fn run(config: ConsoleConfig, stop: CancellationToken) -> Result<(), S
     let store = Store::open(&config.database).await?;
     let tasks = Tasks::default();
     let listen = config.listen;
-    let app = App::new(config, store, tasks.clone(), stop);
+    let app = App::new(config, store, tasks.clone(), stop)?;
+    owner::greet(&app).await?;
+    tasks.spawn("tidy", tidy::keep_tidy(app.clone()));
     if let Some(listener) = management {
         let served = listen::serve(
             listener,

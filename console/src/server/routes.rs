@@ -21,6 +21,33 @@ pub fn table() -> Table {
     Table::default()
         .add(Action::ReadAbout, routes!(api::about::read))
         .add(Action::ReadDescription, routes!(api::about::description))
+        .add(Action::ClaimInstance, routes!(api::owner::claim))
+        .add(Action::SignIn, routes!(api::session::sign_in))
+        .add(Action::ReadSelf, routes!(api::session::read))
+        .add(Action::SignOut, routes!(api::session::sign_out))
+        .add(
+            Action::ChangePassword,
+            routes!(api::session::change_password),
+        )
+        .add(Action::ListDevices, routes!(api::devices::list))
+        .add(Action::EndDevice, routes!(api::devices::end))
+        .add(Action::SignOutEverywhere, routes!(api::devices::end_all))
+        .add(Action::ListUsers, routes!(api::users::list))
+        .add(Action::AddUser, routes!(api::users::add))
+        .add(Action::ChangeUser, routes!(api::users::change))
+        .add(Action::ListWorkspaces, routes!(api::workspaces::list))
+        .add(Action::AddWorkspace, routes!(api::workspaces::add))
+        .add(Action::ReadWorkspace, routes!(api::workspaces::read))
+        .add(Action::RenameWorkspace, routes!(api::workspaces::rename))
+        .add(Action::ListMembers, routes!(api::members::list))
+        .add(Action::AddMember, routes!(api::members::add))
+        .add(Action::ChangeMember, routes!(api::members::change))
+        .add(Action::RemoveMember, routes!(api::members::remove))
+        .add(Action::ListTokens, routes!(api::tokens::list))
+        .add(Action::AddToken, routes!(api::tokens::add))
+        .add(Action::EndToken, routes!(api::tokens::end))
+        .add(Action::ReadAudit, routes!(api::audit::list))
+        .add(Action::ReadWholeAudit, routes!(api::audit::whole))
 }
 
 /// Routes, and what each needs.

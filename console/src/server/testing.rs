@@ -22,6 +22,8 @@ pub struct Console {
     /// What handlers share.
     pub app: App,
     router: Router,
+    /// Whom its requests come from.
+    pub peer: SocketAddr,
 }
 
 /// What was answered.
@@ -35,6 +37,8 @@ pub struct Answer {
     pub json: Value,
     /// The body.
     pub text: String,
+    /// Whether a handler gave it.
+    pub admitted: bool,
 }
 
 impl Console {
@@ -45,14 +49,31 @@ impl Console {
 
     /// With these settings.
     pub fn with(store: Store, config: ConsoleConfig) -> Self {
-        let app = App::new(config, store, Tasks::default(), CancellationToken::new());
+        let app = App::new(config, store, Tasks::default(), CancellationToken::new()).unwrap();
         let router = super::router(&app);
-        Self { app, router }
+        Self {
+            app,
+            router,
+            peer: "203.0.113.7:4711".parse().unwrap(),
+        }
     }
 
     /// A request without a body.
     pub async fn ask(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
         self.send(method, path, headers, Body::empty()).await
+    }
+
+    /// A request with a JSON body.
+    pub async fn tell(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Value,
+    ) -> Answer {
+        let headers = [&[("content-type", "application/json")][..], headers].concat();
+        self.send(method, path, &headers, Body::from(body.to_string()))
+            .await
     }
 
     /// A request with any body.
@@ -63,11 +84,10 @@ impl Console {
         headers: &[(&str, &str)],
         body: Body,
     ) -> Answer {
-        let peer: SocketAddr = "203.0.113.7:4711".parse().unwrap();
         let mut request = Request::builder()
             .method(method)
             .uri(path)
-            .extension(Peer(peer));
+            .extension(Peer(self.peer));
         if !headers.iter().any(|(name, _)| *name == "host") {
             request = request.header(header::HOST, "localhost:8420");
         }
@@ -83,6 +103,7 @@ impl Console {
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
         Answer {
+            admitted: parts.extensions.get::<super::guard::Admitted>().is_some(),
             status: parts.status,
             headers: parts.headers,
             json: serde_json::from_slice(&bytes).unwrap_or(Value::Null),

@@ -27,7 +27,11 @@ macro_rules! migration {
 }
 
 /// Every step; the numbers are consecutive from 1.
-const MIGRATIONS: &[Migration] = &[migration!(1, "0001_events")];
+const MIGRATIONS: &[Migration] = &[
+    migration!(1, "0001_events"),
+    migration!(2, "0002_accounts"),
+    migration!(3, "0003_audit"),
+];
 
 /// The newest version that this program knows.
 pub const KNOWN_VERSION: i64 = match MIGRATIONS.last() {

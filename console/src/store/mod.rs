@@ -5,10 +5,14 @@
 //! UUIDv7 texts, digests are BLOB or BYTEA; nothing but constants is ever SQL text. Refuses to own: who may.
 //! Failure stance: a store that is newer than this program is not touched; what fails is told to the caller.
 
+pub mod audit;
 pub mod events;
 mod migrate;
+pub mod sessions;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod users;
+pub mod workspaces;
 
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
@@ -217,6 +221,13 @@ impl Store {
     pub async fn close(&self) {
         on!(self, pool => pool.close().await);
     }
+}
+
+/// A text as a part of a LIKE pattern with `ESCAPE '!'`.
+fn literal(text: &str) -> String {
+    text.replace('!', "!!")
+        .replace('%', "!%")
+        .replace('_', "!_")
 }
 
 fn open_error(

@@ -1,0 +1,120 @@
+//! Passwords: Argon2id, a few at a time, the same work whether the account exists or not.
+
+use std::sync::Arc;
+
+use argon2::Argon2;
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use tokio::sync::Semaphore;
+
+/// Each costs 19 MiB and some 20 ms of a core; more at once would be a way to exhaust the machine.
+const AT_ONCE: usize = 2;
+/// Shorter ones are guessed.
+pub const SHORTEST: usize = 12;
+/// Longer ones are work for us and no safer.
+pub const LONGEST: usize = 256;
+
+/// The one place where passwords are hashed.
+#[derive(Clone, Debug)]
+pub struct Passwords {
+    turns: Arc<Semaphore>,
+    /// Checked against where there is no account.
+    decoy: Arc<str>,
+}
+
+/// Hashing failed: no memory, no random numbers, or the console stops.
+#[derive(Debug, thiserror::Error)]
+#[error("hashing a password: {0}")]
+pub struct HashError(String);
+
+impl Passwords {
+    /// Makes the decoy.
+    pub fn new() -> Result<Self, HashError> {
+        let decoy = hash("a password that nobody has")?;
+        Ok(Self {
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+            decoy: decoy.into(),
+        })
+    }
+
+    /// What the store keeps of a password.
+    pub async fn hash(&self, password: String) -> Result<String, HashError> {
+        self.in_turn(move || hash(&password)).await?
+    }
+
+    /// Whether it is the password; `kept` is `None` where there is no account or it has none.
+    pub async fn verify(&self, password: String, kept: Option<String>) -> Result<bool, HashError> {
+        let (kept, is_real) = match kept {
+            Some(kept) => (kept, true),
+            None => (self.decoy.to_string(), false),
+        };
+        self.in_turn(move || {
+            let parsed = PasswordHash::new(&kept).map_err(|e| HashError(e.to_string()))?;
+            let fits = Argon2::default()
+                .verify_password(password.as_bytes(), &parsed)
+                .is_ok();
+            Ok(fits && is_real)
+        })
+        .await?
+    }
+
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, HashError> {
+        let turn = self.turns.clone().acquire_owned().await;
+        let turn = turn.map_err(|e| HashError(e.to_string()))?;
+        tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            work()
+        })
+        .await
+        .map_err(|e| HashError(e.to_string()))
+    }
+}
+
+fn hash(password: &str) -> Result<String, HashError> {
+    let hashed = Argon2::default().hash_password(password.as_bytes());
+    hashed
+        .map(|h| h.to_string())
+        .map_err(|e| HashError(e.to_string()))
+}
+
+/// What is wrong with a new password.
+pub fn mistake(password: &str) -> Option<String> {
+    let length = password.chars().count();
+    if length < SHORTEST {
+        Some(format!("at least {SHORTEST} characters"))
+    } else if password.len() > LONGEST {
+        Some(format!("at most {LONGEST} bytes"))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_the_password_fits_and_no_account_has_the_decoys() {
+        let passwords = Passwords::new().unwrap();
+        let kept = passwords
+            .hash("correct horse battery".to_owned())
+            .await
+            .unwrap();
+        assert!(
+            kept.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"),
+            "{kept}"
+        );
+        let verify = async |password: &str, kept: Option<&String>| {
+            passwords
+                .verify(password.to_owned(), kept.cloned())
+                .await
+                .unwrap()
+        };
+        assert!(verify("correct horse battery", Some(&kept)).await);
+        assert!(!verify("correct horse batter", Some(&kept)).await);
+        assert!(!verify("a password that nobody has", None).await);
+    }
+}

@@ -1,0 +1,117 @@
+//! Who asks: by the session's cookie or an API token. Looked up in the store at every request, so that what was taken
+//! away is gone at once.
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+use http::{HeaderMap, StatusCode, header};
+
+use super::address::Client;
+use super::app::App;
+use super::problem::Problem;
+use crate::access::Role;
+use crate::accounts::cookie;
+use crate::accounts::secret::{Opens, offered};
+use crate::clock::Millis;
+use crate::store::sessions::{Session, Token};
+use crate::store::users::User;
+use crate::store::workspaces::Workspace;
+
+/// By what somebody proved who they are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Who {
+    /// By nothing.
+    Nobody,
+    /// By a session.
+    Person(Box<(User, Session)>),
+    /// By a token.
+    Token(Box<(User, Token)>),
+}
+
+/// Who asks, from where, and what they are in the workspace that the path names. Handlers take it as an argument.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Caller {
+    /// Who.
+    pub who: Who,
+    /// From where.
+    pub client: Client,
+    /// The workspace that the path names and the role in it.
+    pub workspace: Option<(Workspace, Role)>,
+}
+
+impl Caller {
+    /// The user.
+    pub fn user(&self) -> Result<&User, Problem> {
+        match &self.who {
+            Who::Nobody => Err(Problem::signed_out()),
+            Who::Person(found) => Ok(&found.0),
+            Who::Token(found) => Ok(&found.0),
+        }
+    }
+
+    /// The session.
+    pub fn session(&self) -> Result<&Session, Problem> {
+        match &self.who {
+            Who::Person(found) => Ok(&found.1),
+            Who::Nobody | Who::Token(_) => Err(Problem::signed_out()),
+        }
+    }
+
+    /// The workspace that the path names.
+    pub fn workspace(&self) -> Result<&Workspace, Problem> {
+        self.workspace
+            .as_ref()
+            .map(|(workspace, _)| workspace)
+            .ok_or_else(Problem::not_found)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        parts
+            .extensions
+            .get::<Self>()
+            .cloned()
+            .ok_or_else(Problem::internal)
+    }
+}
+
+/// Looks the credential up. A token that is sent must be good, whatever cookie comes with it.
+pub async fn identify(app: &App, headers: &HeaderMap, now: Millis) -> Result<Who, Problem> {
+    if let Some(value) = headers.get(header::AUTHORIZATION) {
+        let bearer = value.to_str().ok().and_then(|v| v.strip_prefix("Bearer "));
+        let digest = bearer
+            .and_then(|text| offered(Opens::Api, text))
+            .ok_or_else(bad_token)?;
+        let token = app.store.token(&digest, now).await?.ok_or_else(bad_token)?;
+        let user = active(app, &token.user_id).await?.ok_or_else(bad_token)?;
+        return Ok(Who::Token(Box::new((user, token))));
+    }
+    let digest = cookie::read(headers, app.config.url.as_ref())
+        .and_then(|text| offered(Opens::Session, &text));
+    let Some(digest) = digest else {
+        return Ok(Who::Nobody);
+    };
+    let Some(session) = app.store.session(&digest, now).await? else {
+        return Ok(Who::Nobody);
+    };
+    let user = active(app, &session.user_id).await?;
+    Ok(user.map_or(Who::Nobody, |user| Who::Person(Box::new((user, session)))))
+}
+
+async fn active(app: &App, user: &str) -> Result<Option<User>, Problem> {
+    Ok(app
+        .store
+        .user(user)
+        .await?
+        .filter(|user| user.deactivated_at.is_none()))
+}
+
+fn bad_token() -> Problem {
+    Problem::new(
+        StatusCode::UNAUTHORIZED,
+        "bad_token",
+        "this token is not known, over, or was revoked",
+    )
+}

@@ -1,0 +1,32 @@
+//! Forgets what is over: sessions, tokens, links, counted attempts, events that no reader goes back to.
+
+use std::time::Duration;
+
+use super::app::App;
+use crate::clock::{self, DAY};
+use crate::store::StoreError;
+
+/// Nothing depends on it being sooner: what is over is not found anyway.
+const EVERY: Duration = Duration::from_mins(10);
+/// A reader who was away longer begins anew.
+const EVENTS: clock::Millis = 7 * DAY;
+
+/// Until the console stops.
+pub async fn keep_tidy(app: App) {
+    let mut turns = tokio::time::interval(EVERY);
+    loop {
+        turns.tick().await;
+        if let Err(error) = tidy(&app).await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "forgetting what is over"
+            );
+        }
+    }
+}
+
+async fn tidy(app: &App) -> Result<(), StoreError> {
+    let now = clock::now();
+    app.store.forget_expired(now, now - DAY).await?;
+    app.store.forget_events(now - EVENTS).await.map(|_| ())
+}

@@ -1,0 +1,228 @@
+//! Sessions of browsers and tokens of programs: whose, until when, found by the digest of their secret.
+
+use super::{Store, StoreError, on, row};
+use crate::clock::{MINUTE, Millis, id};
+
+row! {
+    /// A session.
+    pub struct Session {
+        /// Its id.
+        pub id: String,
+        /// Whose.
+        pub user_id: String,
+        /// The client's address when it began.
+        pub address: String,
+        /// What the browser calls itself.
+        pub agent: String,
+        /// When it began.
+        pub created_at: Millis,
+        /// When it was last used, to the minute.
+        pub seen_at: Millis,
+        /// When it ends.
+        pub expires_at: Millis,
+    }
+}
+
+row! {
+    /// A token.
+    pub struct Token {
+        /// Its id.
+        pub id: String,
+        /// The one workspace that it acts in.
+        pub workspace_id: String,
+        /// Whose role it acts with.
+        pub user_id: String,
+        /// What its creator calls it.
+        pub name: String,
+        /// `read` or `write`.
+        pub scope: String,
+        /// When it was made.
+        pub created_at: Millis,
+        /// When it ends, if ever.
+        pub expires_at: Option<Millis>,
+        /// When it was last used, to the minute.
+        pub used_at: Option<Millis>,
+    }
+}
+
+/// A session that begins.
+#[derive(Clone, Copy, Debug)]
+pub struct NewSession<'a> {
+    /// Whose.
+    pub user: &'a str,
+    /// Of its secret.
+    pub digest: &'a [u8],
+    /// The client's address.
+    pub address: &'a str,
+    /// What the browser calls itself.
+    pub agent: &'a str,
+    /// When it ends.
+    pub ends: Millis,
+}
+
+/// A token to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct NewToken<'a> {
+    /// Where it acts.
+    pub workspace: &'a str,
+    /// Whose it is.
+    pub user: &'a str,
+    /// What it is called.
+    pub name: &'a str,
+    /// `read` or `write`.
+    pub scope: &'a str,
+    /// Of its secret.
+    pub digest: &'a [u8],
+    /// When it ends, if ever.
+    pub ends: Option<Millis>,
+}
+
+/// Every column, for [`Session`].
+macro_rules! sessions_where {
+    ($rest:literal) => {
+        concat!("SELECT id, user_id, address, agent, created_at, seen_at, expires_at FROM sessions WHERE ", $rest)
+    };
+}
+
+/// Every column, for [`Token`].
+macro_rules! tokens_where {
+    ($rest:literal) => {
+        concat!("SELECT id, workspace_id, user_id, name, scope, created_at, expires_at, used_at FROM tokens WHERE ", $rest)
+    };
+}
+
+impl Store {
+    /// Begins a session and returns its id.
+    pub async fn add_session(
+        &self,
+        session: NewSession<'_>,
+        now: Millis,
+    ) -> Result<String, StoreError> {
+        let made = id();
+        on!(self, pool => sqlx::query(
+            "INSERT INTO sessions (id, user_id, digest, address, agent, created_at, seen_at, expires_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $6, $7)")
+            .bind(&made)
+            .bind(session.user)
+            .bind(session.digest)
+            .bind(session.address)
+            .bind(session.agent)
+            .bind(now)
+            .bind(session.ends)
+            .execute(pool)
+            .await
+            .map(|_| ()))?;
+        Ok(made)
+    }
+
+    /// The live session of a secret; that it was used is noted once a minute.
+    pub async fn session(&self, digest: &[u8], now: Millis) -> Result<Option<Session>, StoreError> {
+        let found: Option<Session> = on!(self, pool => sqlx::query_as(sessions_where!("digest = $1 AND expires_at > $2"))
+            .bind(digest).bind(now).fetch_optional(pool).await)?;
+        if let Some(session) = found.as_ref().filter(|s| now - s.seen_at > MINUTE) {
+            on!(self, pool => sqlx::query("UPDATE sessions SET seen_at = $1 WHERE id = $2")
+                .bind(now).bind(&session.id).execute(pool).await.map(|_| ()))?;
+        }
+        Ok(found)
+    }
+
+    /// A user's live sessions, oldest first.
+    pub async fn sessions_of(&self, user: &str, now: Millis) -> Result<Vec<Session>, StoreError> {
+        Ok(
+            on!(self, pool => sqlx::query_as(sessions_where!("user_id = $1 AND expires_at > $2 ORDER BY id LIMIT 500"))
+            .bind(user).bind(now).fetch_all(pool).await)?,
+        )
+    }
+
+    /// Ends one session of a user; `false`: there is none.
+    pub async fn end_session(&self, user: &str, session: &str) -> Result<bool, StoreError> {
+        let ended = on!(self, pool => sqlx::query("DELETE FROM sessions WHERE user_id = $1 AND id = $2")
+            .bind(user).bind(session).execute(pool).await.map(|done| done.rows_affected()))?;
+        Ok(ended == 1)
+    }
+
+    /// Ends every session of a user.
+    pub async fn end_sessions(&self, user: &str) -> Result<u64, StoreError> {
+        Ok(
+            on!(self, pool => sqlx::query("DELETE FROM sessions WHERE user_id = $1")
+            .bind(user).execute(pool).await.map(|done| done.rows_affected()))?,
+        )
+    }
+
+    /// Forgets what is over: sessions, tokens, links, attempts from before a time.
+    pub async fn forget_expired(
+        &self,
+        now: Millis,
+        attempts_before: Millis,
+    ) -> Result<(), StoreError> {
+        for (statement, time) in [
+            ("DELETE FROM sessions WHERE expires_at <= $1", now),
+            ("DELETE FROM tokens WHERE expires_at <= $1", now),
+            ("DELETE FROM owner_links WHERE expires_at <= $1", now),
+            ("DELETE FROM attempts WHERE at <= $1", attempts_before),
+        ] {
+            on!(self, pool => sqlx::query(statement).bind(time).execute(pool).await.map(|_| ()))?;
+        }
+        Ok(())
+    }
+
+    /// Keeps a token and returns its id.
+    pub async fn add_token(&self, token: NewToken<'_>, now: Millis) -> Result<String, StoreError> {
+        let made = id();
+        on!(self, pool => sqlx::query(
+            "INSERT INTO tokens (id, workspace_id, user_id, name, scope, digest, created_at, expires_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
+            .bind(&made)
+            .bind(token.workspace)
+            .bind(token.user)
+            .bind(token.name)
+            .bind(token.scope)
+            .bind(token.digest)
+            .bind(now)
+            .bind(token.ends)
+            .execute(pool)
+            .await
+            .map(|_| ()))?;
+        Ok(made)
+    }
+
+    /// The live token of a secret; that it was used is noted once a minute.
+    pub async fn token(&self, digest: &[u8], now: Millis) -> Result<Option<Token>, StoreError> {
+        let found: Option<Token> = on!(self, pool => sqlx::query_as(
+            tokens_where!("digest = $1 AND (expires_at IS NULL OR expires_at > $2)"))
+            .bind(digest).bind(now).fetch_optional(pool).await)?;
+        if let Some(token) = found
+            .as_ref()
+            .filter(|t| t.used_at.is_none_or(|at| now - at > MINUTE))
+        {
+            on!(self, pool => sqlx::query("UPDATE tokens SET used_at = $1 WHERE id = $2")
+                .bind(now).bind(&token.id).execute(pool).await.map(|_| ()))?;
+        }
+        Ok(found)
+    }
+
+    /// The tokens of one user in a workspace, after an id.
+    pub async fn tokens_of(
+        &self,
+        workspace: &str,
+        user: &str,
+        after: &str,
+        most: i64,
+    ) -> Result<Vec<Token>, StoreError> {
+        Ok(on!(self, pool => sqlx::query_as(
+            tokens_where!("workspace_id = $1 AND user_id = $2 AND id > $3 ORDER BY id LIMIT $4"))
+            .bind(workspace).bind(user).bind(after).bind(most).fetch_all(pool).await)?)
+    }
+
+    /// Ends a user's token; `false`: there is none.
+    pub async fn end_token(
+        &self,
+        workspace: &str,
+        user: &str,
+        token: &str,
+    ) -> Result<bool, StoreError> {
+        let ended = on!(self, pool => sqlx::query("DELETE FROM tokens WHERE workspace_id = $1 AND user_id = $2 AND id = $3")
+            .bind(workspace).bind(user).bind(token).execute(pool).await.map(|done| done.rows_affected()))?;
+        Ok(ended == 1)
+    }
+}
