@@ -8,7 +8,6 @@ CREATE TABLE audit (
     action TEXT NOT NULL,
     subject TEXT NOT NULL,
     status BIGINT NOT NULL,
-    detail TEXT NOT NULL,
     previous TEXT NOT NULL,
     hash TEXT NOT NULL
 );
