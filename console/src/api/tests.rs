@@ -395,6 +395,16 @@ async fn bodies_that_do_not_fit_are_refused_with_their_fields() {
                 .status,
             422
         );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bodies_of_other_kinds_and_sizes_are_refused() {
+    each(async |store| {
+        let (console, owner) = owned(store).await;
+        let cookie = ("cookie", owner.as_str());
+        let path = "/api/v1/users";
         let form = console
             .ask(
                 Method::POST,

@@ -50,7 +50,7 @@ async fn read(store: &Store, export: bool, format: Format) -> Verdict {
             } else if let Err(broken) = chain.follow(entry) {
                 match format {
                     Format::Json => {
-                        show::json(&serde_json::json!({ "ok": false, "entry": broken.0 }))?
+                        show::json(&serde_json::json!({ "ok": false, "entry": broken.0 }))?;
                     }
                     Format::Text => show::out(broken)?,
                 }

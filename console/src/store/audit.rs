@@ -3,6 +3,8 @@
 //! Apart from the record of flows, which is the gateway's. The chain shows an entry that was changed or taken out; that
 //! the newest entries are missing shows only against a head that somebody kept elsewhere.
 
+use std::fmt::Write;
+
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -79,10 +81,11 @@ impl Entry {
             self.status,
             self.previous,
         ]);
-        Sha256::digest(fields.to_string().as_bytes())
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        let digest = Sha256::digest(fields.to_string().as_bytes());
+        digest.iter().fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
     }
 }
 

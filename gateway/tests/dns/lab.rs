@@ -182,6 +182,7 @@ impl Lab {
             leases: Leases::open(&self.leases_path(last), pools(), "w").unwrap(),
             ledger: Ledger::new(&limits, Used::default()),
             flows: FlowTable::default(),
+            recent: gateway::network::recent::Recent::default(),
             ended: tokio_util::sync::CancellationToken::new(),
         });
         self.networks.insert(&network);

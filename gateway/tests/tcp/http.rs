@@ -1,9 +1,11 @@
 //! `http` flows through the transparent door.
 
+use std::time::Duration;
+
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::lab::{Lab, accept, read, rest, run, write};
+use crate::lab::{Lab, accept, hears_nothing, is_reset, read, rest, run, write};
 
 const POLICY: &str = "policy: p\nnetwork: domains\nexplain: true\nallow:\n  - host: ok.net\n";
 

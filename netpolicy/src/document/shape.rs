@@ -178,18 +178,15 @@ pub fn check_kind(node: &Node, kind: &Kind, name: &str, mistakes: &mut Mistakes)
         Kind::Object(shape) => check(node, shape, mistakes),
         Kind::List { of, min } => check_list(node, of, *min, name, mistakes),
         Kind::Named { keys, of } => check_named(node, keys, of, name, mistakes),
-        Kind::Either { of, expected } => match of.iter().find(|kind| shape_fits(node, kind)) {
-            Some(kind) => check_kind(node, kind, name, mistakes),
-            None => {
+        Kind::Either { of, expected } => {
+            if let Some(kind) = of.iter().find(|kind| shape_fits(node, kind)) {
+                check_kind(node, kind, name, mistakes);
+            } else {
                 let message = format!("{name} is {expected}, not {}", node.what());
-                note(
-                    node,
-                    message,
-                    of.iter().find_map(|kind| meant(node, kind)),
-                    mistakes,
-                );
+                let hint = of.iter().find_map(|kind| meant(node, kind));
+                note(node, message, hint, mistakes);
             }
-        },
+        }
         Kind::Text(format) => check_text(node, format, name, mistakes),
         Kind::Flag if flag(node).is_some() => {}
         Kind::Flag => mistakes.hint(

@@ -195,16 +195,14 @@ impl<'a> Reader<'a, '_> {
             Some(Err(error)) => {
                 let (line, column) = (error.marker().line(), error.marker().col() + 1);
                 let message = format!("this is not YAML: {}", printable(error.info()));
-                match self.tab_near(line).filter(|_| error.info().contains("tab")) {
-                    Some((line, column)) => {
-                        let at = self.mistakes.place(line, column);
-                        let hint = "indent with spaces; a tab is no indent";
-                        self.mistakes.hint(&at, message, hint);
-                    }
-                    None => {
-                        let at = self.mistakes.place(line, column);
-                        self.mistakes.add(&at, message);
-                    }
+                let tab = self.tab_near(line).filter(|_| error.info().contains("tab"));
+                if let Some((line, column)) = tab {
+                    let at = self.mistakes.place(line, column);
+                    let hint = "indent with spaces; a tab is no indent";
+                    self.mistakes.hint(&at, message, hint);
+                } else {
+                    let at = self.mistakes.place(line, column);
+                    self.mistakes.add(&at, message);
                 }
                 Err(Stop)
             }

@@ -46,9 +46,9 @@ pub static WORDS: Format = Format {
 
 /// What was probably meant by a text that does not have a form, where that can be told.
 pub(super) fn meant(format: &Format, text: &str) -> Option<String> {
-    if std::ptr::eq(format, &SIZE) {
+    if std::ptr::eq(format, &raw const SIZE) {
         size_meant(text)
-    } else if std::ptr::eq(format, &PORT_RANGE) {
+    } else if std::ptr::eq(format, &raw const PORT_RANGE) {
         let (first, last) = text.split_once('-')?;
         let (first, last) = (port(first.trim())?, port(last.trim())?);
         let (low, high) = (first.min(last), first.max(last));

@@ -22,7 +22,7 @@ const USAGE: u8 = 2;
 pub struct Destination {
     /// host:port, ip:port (IPv6 in brackets) or a URL; without a port 443 is meant; for `--icmp` a host or an address
     #[arg(value_name = "DEST")]
-    destination: String,
+    place: String,
     /// A UDP flow
     #[arg(long)]
     udp: bool,
@@ -94,7 +94,7 @@ pub fn perform(arguments: &Arguments, format: Format) -> Verdict {
     let explanation = explain(&snapshot, &question, gateway::context::now());
     match format {
         Format::Json => show::json(&explanation)?,
-        Format::Text => print(&arguments.to.destination, &explanation)?,
+        Format::Text => print(&arguments.to.place, &explanation)?,
     }
     if let (Some(at), Format::Text, true) =
         (from_image, format, explanation.decision != Decision::Permit)
@@ -144,15 +144,15 @@ pub fn print(destination: &str, explanation: &Explanation) -> Result<(), Failure
 impl Destination {
     /// As it was written.
     pub fn text(&self) -> &str {
-        &self.destination
+        &self.place
     }
 
     /// What is asked.
     pub fn question(&self) -> Result<Question, Failure> {
         let usage = |message: String| Failure::new(message).code(USAGE);
         let protocol = self.protocol();
-        let asked = Asked::parse(&self.destination, protocol)
-            .map_err(|e| usage(e.to_string()).hint(e.hint()))?;
+        let asked =
+            Asked::parse(&self.place, protocol).map_err(|e| usage(e.to_string()).hint(e.hint()))?;
         let mut question = Question::new(asked.host, asked.port, protocol);
         let sni = self.sni.as_deref().map(Name::parse).transpose();
         question.sni = sni.map_err(|e| usage(format!("--sni: {e}")))?;
@@ -171,7 +171,7 @@ impl Destination {
         // what is wrong with it is told here, before anybody is asked
         let question = self.question()?;
         Ok(ExplainRequest {
-            destination: self.destination.clone(),
+            destination: self.place.clone(),
             protocol: question.protocol,
             sni: self.sni.clone(),
             resolves_to: question.resolves_to,

@@ -4,6 +4,7 @@
 //! they move ([`super::moving`]). Until the record of the open session is written, nothing is sent.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use netpolicy::decide::{Destination, Ground, Intent};
 use netpolicy::reason::Reason;
