@@ -14,11 +14,20 @@ fn a_permitted_host_is_reached_and_its_twin_is_not(place: Place) {
         "curl -sS -m 10 http://ok.sallylab.net/ && ! curl -sSf -m 10 http://evil.sallylab.net/";
     let said = run(&lab, policies::DOMAINS, &[], script).expect(0);
     assert!(said.out.contains("lab connection"), "{said:?}");
-    for line in [
-        "permitted  ok.sallylab.net:80",
-        "denied     look-up of evil.sallylab.net: name_not_allowed",
+    // libc may ask once for each family, which is one line
+    for (begin, then) in [
+        ("permitted  ok.sallylab.net:80", ""),
+        (
+            "denied     look-up of evil.sallylab.net",
+            ": name_not_allowed",
+        ),
     ] {
-        assert!(said.err.contains(line), "{line} is missing in {}", said.err);
+        let told = |line: &str| line.contains(begin) && line.contains(then);
+        assert!(
+            said.err.lines().any(told),
+            "{begin} is missing in {}",
+            said.err
+        );
     }
     lab.capture.none_to(mark, ip(OTHER4));
 }

@@ -119,7 +119,7 @@ fn what_the_gateway_tries_on_itself_is_nobodys_traffic() {
     let sandbox = lab.sandbox(policies::DOMAINS);
     lab.sallyport(&["selftest"]).expect(0);
     let probed = |r: &Value| {
-        let network = r["subject"]["network"].as_str().unwrap_or_default();
+        let network = r["network"].as_str().unwrap_or_default();
         network.starts_with("selftest-")
     };
     let records = lab.records();

@@ -106,7 +106,7 @@ fn the_version_names_its_licences() {
 fn invariant_11_a_wrong_configuration_names_every_mistake_and_starts_nothing() {
     let directory = tempfile::tempdir().expect("directory");
     let text =
-        "gateway:\n  contrl: /x\n  egress_filter: requierd\nrunner:\n  pool: many\nconsole: {}\n";
+        "gateway:\n  contrl: /x\n  egress_filter: requierd\nrunner:\n  pool: many\nconsol: {}\n";
     std::fs::write(directory.path().join("c.yml"), text).expect("config");
     for verb in [
         &["gateway"][..],

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -130,7 +131,7 @@ impl Gateway {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Starts it (again) and waits until its control socket answers.
+    /// Starts it (again) and waits until its control socket answers and it said whether it enforces.
     pub fn launch(&mut self) {
         self.launch_through(&[]);
     }
@@ -189,6 +190,7 @@ impl Gateway {
             .append(true)
             .open(self.directory.join("gateway.log"))
             .expect("log");
+        let before = self.log().len();
         command
             .stdout(Stdio::null())
             .stderr(log)
@@ -208,6 +210,12 @@ impl Gateway {
                 panic!("the gateway ended with {status}:\n{log}");
             }
             UnixStream::connect(&control).ok()
+        });
+        // it tests itself first; what it says then (or keeps to itself, where a test keeps it sealed) is the test's matter
+        crate::wait::within(Duration::from_secs(10), || {
+            let log = self.log();
+            let said = log.get(before..).unwrap_or_default();
+            said.contains(" gateway::posture: ").then_some(())
         });
     }
 

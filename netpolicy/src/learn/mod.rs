@@ -71,7 +71,16 @@ enum Target {
 type Key = (Target, Protocol, bool);
 
 /// What did not answer: target, transport, port, and whether an entry for it would permit this address of it.
-type Unanswered = (Target, Protocol, u16, bool);
+type Unanswered = (Target, Protocol, u16, Fits);
+
+/// Whether an entry for a destination would permit an address of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Fits {
+    Never,
+    Always,
+    /// In a policy with `private: true`, which other contacts make it.
+    IfPrivate,
+}
 
 #[derive(Clone, Debug)]
 struct Gathered {
@@ -134,7 +143,11 @@ impl Learner {
                 failed: false,
                 ..contact.clone()
             };
-            let fits = refused(&open, options).is_none();
+            let fits = match refused(&open, options) {
+                Some(_) => Fits::Never,
+                None if needs_private(&open) => Fits::IfPrivate,
+                None => Fits::Always,
+            };
             return self.miss((target, contact.protocol, port, fits), what, evidence);
         }
         if let Some(why) = refused(contact, options) {
@@ -187,6 +200,11 @@ impl Learner {
         {
             let kinds = [false, true].map(|any| (target.clone(), protocol, any));
             let covers = |one: &Gathered| !protocol.has_ports() || one.ports.contains(port);
+            let fits = match fits {
+                Fits::Never => false,
+                Fits::Always => true,
+                Fits::IfPrivate => self.private_seen,
+            };
             let answered = kinds
                 .iter()
                 .find(|key| fits && self.gathered.get(key).is_some_and(covers));
@@ -373,8 +391,9 @@ fn class_of(contact: &Contact) -> Option<Class> {
     });
     let by_table = address.map(|address| AddressBook::default().classify(address).class);
     match (by_table, contact.class) {
-        // a record may say that a public address is the machine's or the LAN's, and nothing milder
+        // a record may say that an address is the machine's, the LAN's or the gateway's, and nothing milder
         (Some(Class::Public) | None, said) => said.or(by_table),
+        (Some(Class::Private | Class::Host), Some(Class::Gateway)) => Some(Class::Gateway),
         (strict, _) => strict,
     }
 }

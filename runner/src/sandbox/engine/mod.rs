@@ -9,6 +9,7 @@ pub mod connect;
 mod differs;
 pub mod elsewhere;
 mod images;
+mod listed;
 pub mod spec;
 
 use std::collections::HashMap;
@@ -26,6 +27,7 @@ use futures_util::StreamExt;
 use self::ask::{engine, host, settled, settled_or_stopped, status, within};
 use self::connect::{Connected, Flavour};
 use self::differs::{difference, unlimited};
+use self::listed::listed;
 use self::spec::{Ceilings, Common, INSTANCE_LABEL, RUN_LABEL};
 use super::{
     Asked, Backend, Chunk, Exit, Facts, HolderSpec, ImageFacts, Isolation, Owned, Prepared, Role,
@@ -356,10 +358,9 @@ impl Backend for Engine {
                 filters: Some(filters),
                 ..ListContainersOptions::default()
             };
-            let listed = within(
-                "listing containers",
-                self.connected.api.list_containers(Some(options)),
-            )
+            let listed = within("listing containers", async {
+                listed(self.connected.api.list_containers(Some(options)).await)
+            })
             .await?;
             let ours = listed.into_iter().filter_map(|container| {
                 let run = container.labels.as_ref()?.get(RUN_LABEL)?.parse().ok()?;
