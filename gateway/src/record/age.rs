@@ -24,6 +24,8 @@ const STANDS_MS: i64 = 24 * HOUR_MS;
 pub struct Ages {
     at: Instant,
     kept: Kept,
+    /// What the wall clock showed then, in this process.
+    wall_ms: Option<i64>,
 }
 
 /// What outlives the process.
@@ -43,7 +45,11 @@ impl Ages {
             believed_ms,
             doubted_ms: None,
         };
-        Self { at, kept }
+        Self {
+            at,
+            kept,
+            wall_ms: None,
+        }
     }
 
     /// As an earlier process left it; a file that is not there or damaged leaves nothing.
@@ -51,7 +57,14 @@ impl Ages {
         let kept = fs::read(path)
             .ok()
             .and_then(|text| serde_json::from_slice(&text).ok());
-        kept.map_or_else(|| Self::since(at, wall_ms), |kept| Self { at, kept })
+        kept.map_or_else(
+            || Self::since(at, wall_ms),
+            |kept| Self {
+                at,
+                kept,
+                wall_ms: None,
+            },
+        )
     }
 
     /// For the next process.
@@ -68,7 +81,12 @@ impl Ages {
         let expected = self.kept.believed_ms.saturating_add(passed);
         let mut doubted_ms = None;
         if wall_ms.saturating_sub(expected) > JUMP_MS {
-            let since = self.kept.doubted_ms.unwrap_or(wall_ms);
+            // a clock that jumps on while it is doubted has not stood: its day begins anew
+            let jumped_on = self
+                .wall_ms
+                .is_some_and(|last| wall_ms.saturating_sub(last.saturating_add(passed)) > JUMP_MS);
+            let doubted = self.kept.doubted_ms.filter(|_| !jumped_on);
+            let since = doubted.unwrap_or(wall_ms);
             if wall_ms.saturating_sub(since) < STANDS_MS {
                 doubted_ms = Some(since);
             }
@@ -79,6 +97,7 @@ impl Ages {
             wall_ms
         };
         self.at = at;
+        self.wall_ms = Some(wall_ms);
         self.kept = Kept {
             believed_ms,
             doubted_ms,
@@ -123,6 +142,18 @@ mod tests {
         // the next one begins its own day
         assert_eq!(ages.now(at + hours(25), 2 * YEAR), 25 * HOUR_MS);
         assert_eq!(ages.now(at + hours(26), 2 * YEAR + HOUR_MS), 26 * HOUR_MS);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_on_while_it_is_doubted_begins_its_day_anew() {
+        let at = Instant::now();
+        let mut ages = Ages::since(at, 0);
+        assert_eq!(ages.now(at + hours(1), 4 * HOUR_MS), HOUR_MS);
+        // a day beyond the first jump by the clock's own word, and an hour by the machine's
+        assert_eq!(ages.now(at + hours(2), YEAR), 2 * HOUR_MS);
+        assert_eq!(ages.now(at + hours(25), YEAR + 23 * HOUR_MS), 25 * HOUR_MS);
+        let stood = YEAR + 24 * HOUR_MS;
+        assert_eq!(ages.now(at + hours(26), stood), stood);
     }
 
     #[test]
