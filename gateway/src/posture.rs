@@ -221,8 +221,7 @@ impl Posture {
     /// Compares, seals, repairs and enforces, as far as needed. Blocks for milliseconds.
     pub fn look(&self, registry: &Arc<Registry>, probe: &dyn Fn() -> Result<(), Cause>) {
         let _acting = self.act();
-        let standing = self.now().standing.values().next().cloned();
-        if let Some(cause) = standing {
+        if let Some(cause) = self.standing() {
             return self.seal(&cause);
         }
         let Some(enforcer) = self.firewall.get() else {
@@ -256,9 +255,17 @@ impl Posture {
             Err(error) => return self.seal(&broken(&error)),
         }
         match enforce(enforcer, registry, probe) {
-            Ok(()) => self.opened(),
+            // what came while the suite ran waits for this look to end: nothing opens for a moment first
+            Ok(()) => match self.standing() {
+                None => self.opened(),
+                Some(cause) => self.seal(&cause),
+            },
             Err(cause) => self.seal(&cause),
         }
+    }
+
+    fn standing(&self) -> Option<Cause> {
+        self.now().standing.values().next().cloned()
     }
 
     fn may_miss(&self, error: &KernelError) -> bool {
