@@ -18,9 +18,10 @@ use crate::kernel::links::INNER;
 use crate::kernel::witness::Wire;
 use crate::network::registry::{ChangeError, Registry};
 
-/// Numbers of marks that are no frame's: of denied names, and of permitted twins.
+/// Numbers of marks that are no frame's: of denied names, of permitted twins, and of datagrams to the machine.
 pub const NAMES: u16 = 61_000;
 const TWINS: u16 = 62_000;
+const HOST_UDP: u16 = 63_000;
 
 /// Port that frames by hand come from, see [`Packet::udp`].
 const WIRE_PORT: u16 = 0x9c41;
@@ -119,7 +120,7 @@ pub fn open(
     table: &mut Table,
     registry: &Registry,
     (probe, other): (&Sandbox, &Sandbox),
-    targets: &[Option<Target>; 2],
+    (targets, marks): (&[Option<Target>; 2], &Marks),
 ) {
     for (family, target) in [Family::Ipv4, Family::Ipv6].into_iter().zip(targets) {
         let v6 = family == Family::Ipv6;
@@ -176,7 +177,7 @@ pub fn open(
             "host_udp",
             family,
             "so over UDP",
-            programs::sends(&probe.namespace, target.udp(), b"selftest"),
+            programs::sends(&probe.namespace, target.udp(), &marks.number(HOST_UDP)),
         );
         table.row(
             "host_proxy",

@@ -10,6 +10,7 @@
 
 mod acts;
 pub mod frames;
+mod peers;
 mod programs;
 pub mod report;
 pub mod sandbox;

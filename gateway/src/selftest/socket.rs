@@ -7,6 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::acts::{naming, nobody};
+use super::frames::Marks;
 use super::programs::{self, inside};
 use super::report::Family;
 use super::sandbox::Sandbox;
@@ -39,6 +40,7 @@ pub fn run(selftest: &Selftest) -> Result<Table, ChangeError> {
             return Ok(table);
         }
     };
+    let marks = Marks::new()?;
     let none = PolicySource::Preset("none".to_owned());
     let probe = Sandbox::attach_by_socket(registry, &none, namespace)?;
     registry.try_out(&[&probe.network]);
@@ -48,7 +50,7 @@ pub fn run(selftest: &Selftest) -> Result<Table, ChangeError> {
         table.row("no_network", family, promise, seen);
     }
     for (family, target) in FAMILIES.into_iter().zip(targets(registry)) {
-        denied(&mut table, &probe, family, target.as_ref());
+        denied(&mut table, &probe, family, (target.as_ref(), &marks));
         twin(&mut table, &probe, family, target.as_ref())?;
     }
     drop(probe);
@@ -71,7 +73,12 @@ fn no_way_out(from: &Ns, to: SocketAddr) -> Seen {
 }
 
 /// What the proxy must refuse, whatever is asked of it.
-fn denied(table: &mut Table, probe: &Sandbox, family: Family, target: Option<&Target>) {
+fn denied(
+    table: &mut Table,
+    probe: &Sandbox,
+    family: Family,
+    (target, marks): (Option<&Target>, &Marks),
+) {
     let v6 = family == Family::Ipv6;
     let metadata: IpAddr = if v6 {
         Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254).into()
@@ -88,7 +95,7 @@ fn denied(table: &mut Table, probe: &Sandbox, family: Family, target: Option<&Ta
     match target {
         None => table.skip("host_proxy", family, promise, super::suite::NO_ADDRESS),
         Some(target) => {
-            let seen = refuses(target.tcp()).and_then(|seen| match target.arrived() {
+            let seen = refuses(target.tcp()).and_then(|seen| match target.arrived(marks) {
                 None => Ok(format!("{seen}, nothing arrived")),
                 Some(what) => Err(what),
             });

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use ipnet::IpNet;
+
 use super::acts::{NAMES, closed, open, permitted};
 use super::frames::{self, Forbidden, Marks, Places};
 use super::report::{Family, SelftestReport};
@@ -64,14 +66,14 @@ fn linked(selftest: &Selftest) -> Result<Table, ChangeError> {
     } else {
         &targets
     };
-    open(&mut table, registry, (&probe, &other), denied);
+    open(&mut table, registry, (&probe, &other), (denied, &marks));
     let places = places(registry, &probe, &other, &targets);
     let mut list = frames::all(&places, &marks);
     if registry.opens_private() {
         turned_off(&mut table, &mut list);
     }
     forbidden(&mut table, &mut watch, &probe.namespace, &list)?;
-    nothing_came(&mut table, &watch, denied);
+    nothing_came(&mut table, &watch, (denied, &marks));
     for target in targets.iter().flatten() {
         permitted(&mut table, &mut watch, registry, &probe, target, &marks)?;
     }
@@ -112,7 +114,16 @@ pub fn target(registry: &Registry, family: Family) -> Option<Target> {
     };
     let book = registry.book();
     let mut candidates = book.host.iter().filter(usable);
-    candidates.find_map(|address| Target::open(*address).ok().filter(Target::is_reachable))
+    let near: Vec<IpNet> = registry
+        .pools()
+        .all()
+        .into_iter()
+        .chain(book.host.iter().map(|a| IpNet::from(*a)))
+        .collect();
+    candidates.find_map(|address| {
+        let target = Target::open(*address, near.clone()).ok();
+        target.filter(Target::is_reachable)
+    })
 }
 
 fn places(
@@ -227,7 +238,11 @@ fn put(wire: &Wire, frame: &[u8]) -> Result<(), String> {
 }
 
 /// What programs tried has not arrived either.
-fn nothing_came(table: &mut Table, watch: &Watch, targets: &[Option<Target>; 2]) {
+fn nothing_came(
+    table: &mut Table,
+    watch: &Watch,
+    (targets, marks): (&[Option<Target>; 2], &Marks),
+) {
     for (family, target) in [Family::Ipv4, Family::Ipv6].into_iter().zip(targets) {
         let Some(target) = target else {
             table.skip(
@@ -239,7 +254,7 @@ fn nothing_came(table: &mut Table, watch: &Watch, targets: &[Option<Target>; 2])
             continue;
         };
         let seen = target
-            .arrived()
+            .arrived(marks)
             .map_or_else(|| Ok("nothing arrived".to_owned()), Err);
         table.row(
             "host_silent",

@@ -7,8 +7,10 @@ use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use super::AT_ONCE;
+use ipnet::IpNet;
+
 use super::frames::Marks;
+use super::{AT_ONCE, peers};
 use crate::kernel::witness::{LONGEST, Witness};
 use crate::kernel::{KernelError, Ns};
 
@@ -125,33 +127,53 @@ pub fn wait<T>(due: Instant, mut act: impl FnMut() -> io::Result<T>) -> Option<T
 }
 
 /// Listeners in the uplink namespace, on free ports of an address of the machine.
+///
+/// Anybody who reaches the machine reaches them, so what arrives is looked at: only what this process or a sandbox can
+/// have sent says anything about the gateway, and what strangers send must neither fail a check nor stand for a twin.
 #[derive(Debug)]
 pub struct Target {
     address: IpAddr,
+    /// Where the gateway's own connections and sandboxes' packets would come from.
+    near: Vec<IpNet>,
     tcp: TcpListener,
     udp: UdpSocket,
 }
 
 impl Target {
-    /// Opens them.
-    pub fn open(address: IpAddr) -> io::Result<Self> {
+    /// Opens them; `near` are the machine's own addresses and the pools of sandboxes.
+    pub fn open(address: IpAddr, near: Vec<IpNet>) -> io::Result<Self> {
         let (tcp, udp) = (
             TcpListener::bind((address, 0))?,
             UdpSocket::bind((address, 0))?,
         );
         tcp.set_nonblocking(true)?;
         udp.set_nonblocking(true)?;
-        Ok(Self { address, tcp, udp })
+        Ok(Self {
+            address,
+            near,
+            tcp,
+            udp,
+        })
     }
 
     /// Whether the machine lets a connection and a datagram of its own through to them; if not, no sandbox's can come.
     pub fn is_reachable(&self) -> bool {
         let connects = || {
-            drop(TcpStream::connect_timeout(&self.tcp(), AT_ONCE)?);
+            let own = TcpStream::connect_timeout(&self.tcp(), AT_ONCE)?.local_addr()?;
             let sender = UdpSocket::bind((self.address, 0))?;
-            sender.send_to(b"selftest", self.udp())
+            sender.send_to(b"selftest", self.udp())?;
+            Ok::<_, io::Error>(own)
         };
-        connects().is_ok() && self.accepts().is_some() && self.took_datagram(b"selftest")
+        let due = Instant::now() + AT_ONCE;
+        // it must not be found there later
+        let took = |own| {
+            let accepted = || match self.tcp.accept()? {
+                (_, from) if from == own => Ok(()),
+                _ => Err(io::ErrorKind::WouldBlock.into()),
+            };
+            wait(due, accepted).is_some()
+        };
+        connects().is_ok_and(took) && self.took_datagram(b"selftest")
     }
 
     /// Where TCP is listened on.
@@ -164,37 +186,150 @@ impl Target {
         (self.address, self.udp.local_addr().map_or(0, |a| a.port())).into()
     }
 
-    /// What has arrived, if anything.
-    pub fn arrived(&self) -> Option<String> {
-        if let Ok((_, from)) = self.tcp.accept() {
-            return Some(format!("a connection from {from} arrived"));
+    /// What has arrived that is no stranger's, if anything.
+    pub fn arrived(&self, marks: &Marks) -> Option<String> {
+        let due = Instant::now() + AT_ONCE;
+        // open until it was judged: a peer that is hung up on would be gone
+        while let Ok((_stream, from)) = self.tcp.accept() {
+            if !self.is_strangers(from) {
+                return Some(format!("a connection from {from} arrived"));
+            }
+            if Instant::now() >= due {
+                return Some("more connections arrived than could be looked at".to_owned());
+            }
         }
-        let mut buffer = [0; 64];
-        let (_, from) = self.udp.recv_from(&mut buffer).ok()?;
-        Some(format!("a datagram from {from} arrived"))
+        let mut buffer = [0; LONGEST];
+        while let Ok((length, from)) = self.udp.recv_from(&mut buffer) {
+            let got = buffer.get(..length).unwrap_or_default();
+            if marks.found_in(got).is_some() {
+                return Some(format!("a datagram from {from} arrived"));
+            }
+            if Instant::now() >= due {
+                return Some("more datagrams arrived than could be looked at".to_owned());
+            }
+        }
+        None
     }
 
-    fn accepts(&self) -> Option<TcpStream> {
-        wait(Instant::now() + AT_ONCE, || self.tcp.accept()).map(|(stream, _)| stream)
+    /// Whether a peer is somebody of the network, or another process of the machine that has the connection open.
+    fn is_strangers(&self, from: SocketAddr) -> bool {
+        let near = self.near.iter().any(|net| net.contains(&from.ip()));
+        !near || peers::is_anothers(from, self.tcp()).unwrap_or(false)
     }
 
-    /// Takes one connection with these bytes. It stays open until they came: a server that leaves at once gets none.
+    /// Takes one connection with these bytes, whoever else connects. It stays open until they came: a server that leaves
+    /// at once gets none.
     pub fn took_connection(&self, bytes: &[u8]) -> bool {
-        let Some(mut stream) = self.accepts() else {
-            return false;
+        let mut held: Vec<(TcpStream, Vec<u8>)> = Vec::new();
+        let came = || {
+            while let Ok((stream, _)) = self.tcp.accept() {
+                stream.set_nonblocking(true)?;
+                held.push((stream, Vec::new()));
+            }
+            held.retain_mut(|(stream, got)| more(stream, got, bytes));
+            let whole = held.iter().any(|(_, got)| got == bytes);
+            whole.then_some(()).ok_or(io::ErrorKind::WouldBlock.into())
         };
-        let mut got = vec![0; bytes.len()];
-        let read = stream
-            .set_nonblocking(false)
-            .and_then(|()| stream.set_read_timeout(Some(AT_ONCE)))
-            .and_then(|()| stream.read_exact(&mut got));
-        read.is_ok() && got == bytes
+        wait(Instant::now() + AT_ONCE, came).is_some()
     }
 
-    /// Takes one datagram with these bytes.
+    /// Takes one datagram with these bytes, whatever else comes.
     pub fn took_datagram(&self, bytes: &[u8]) -> bool {
-        let mut buffer = [0; 64];
-        let received = wait(Instant::now() + AT_ONCE, || self.udp.recv_from(&mut buffer));
-        received.is_some_and(|(length, _)| buffer.get(..length) == Some(bytes))
+        let mut buffer = [0; LONGEST];
+        let came = || match self.udp.recv_from(&mut buffer)? {
+            (length, _) if buffer.get(..length) == Some(bytes) => Ok(()),
+            _ => Err(io::ErrorKind::WouldBlock.into()),
+        };
+        wait(Instant::now() + AT_ONCE, came).is_some()
+    }
+}
+
+/// Reads what has come; whether the connection may still be the one with these bytes.
+fn more(stream: &mut TcpStream, got: &mut Vec<u8>, bytes: &[u8]) -> bool {
+    let mut buffer = [0; 64];
+    match stream.read(&mut buffer) {
+        Ok(0) => got == bytes,
+        Ok(length) => {
+            got.extend_from_slice(buffer.get(..length).unwrap_or_default());
+            bytes.starts_with(got)
+        }
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    fn target() -> Target {
+        let near = vec!["127.0.0.0/8".parse().unwrap()];
+        Target::open([127, 0, 0, 1].into(), near).unwrap()
+    }
+
+    /// Another process that has a connection open.
+    fn stranger(to: SocketAddr) -> Child {
+        let script = format!(
+            "exec 3<>/dev/tcp/{}/{}; echo; read -r _",
+            to.ip(),
+            to.port()
+        );
+        let mut child = Command::new("bash")
+            .args(["-c", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = child.stdout.as_mut().unwrap().read_exact(&mut [0]);
+        said.unwrap();
+        child
+    }
+
+    fn end(mut child: Child) {
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn strangers_fail_no_check_and_connections_of_this_process_do() {
+        let (target, marks) = (target(), Marks::new().unwrap());
+        let stranger = stranger(target.tcp());
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.send_to(b"selftest", target.udp()).unwrap();
+        assert_eq!(target.arrived(&marks), None);
+        let own = TcpStream::connect(target.tcp()).unwrap();
+        let arrived = target.arrived(&marks);
+        assert!(arrived.is_some_and(|what| what.contains("connection")));
+        drop(own);
+        sender.send_to(&marks.number(1), target.udp()).unwrap();
+        let arrived = target.arrived(&marks);
+        assert!(arrived.is_some_and(|what| what.contains("datagram")));
+        // from the network: nobody of it is near
+        let far = Target {
+            near: Vec::new(),
+            ..target
+        };
+        drop(TcpStream::connect(far.tcp()).unwrap());
+        assert_eq!(far.arrived(&marks), None);
+        end(stranger);
+    }
+
+    #[test]
+    fn a_twin_is_found_behind_strangers_who_came_first() {
+        let target = target();
+        let stranger = stranger(target.tcp());
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.send_to(b"noise", target.udp()).unwrap();
+        assert!(target.is_reachable());
+        let mut noise = TcpStream::connect(target.tcp()).unwrap();
+        noise.write_all(b"twix").unwrap();
+        let mut twin = TcpStream::connect(target.tcp()).unwrap();
+        twin.write_all(b"twin").unwrap();
+        sender.send_to(b"noise", target.udp()).unwrap();
+        sender.send_to(b"twin", target.udp()).unwrap();
+        assert!(target.took_connection(b"twin") && target.took_datagram(b"twin"));
+        end(stranger);
     }
 }
