@@ -14,6 +14,10 @@ use crate::policy::{Place, Policy, Rule, Selector};
 /// Entries of one policy (`allow`, `deny`, `ingress`, `secrets`): as many as learning writes, and more than anybody reads.
 pub const MOST_ENTRIES: usize = 10_000;
 
+/// Labels of all host names of one policy: each may cost a node of the tree that decisions read (some hundred octets), and
+/// real names have three or four.
+pub const MOST_LABELS: usize = 8 * MOST_ENTRIES;
+
 /// Port ranges and paths of `http` lines of all entries of a list that speak of one name or of one address. A decision reads them
 /// one by one: four of its passes over so many cost microseconds, and floods are decided one by one.
 pub const MOST_ON_ONE: usize = 256;
@@ -28,6 +32,16 @@ pub(super) fn check(policy: &Policy, mistakes: &mut Mistakes) {
             own.unwrap_or(&policy.at),
             format!("the policy has {count} entries; {MOST_ENTRIES} are the most"),
             "name domains (`*.example.com`) and prefixes instead of each host",
+        );
+        return;
+    }
+    let rules = policy.allow.iter().chain(&policy.deny);
+    let labels: usize = rules.map(labels).sum();
+    if labels > MOST_LABELS {
+        mistakes.hint(
+            &policy.at,
+            format!("the names of the policy have {labels} labels; {MOST_LABELS} are the most"),
+            "name domains (`*.example.com`) instead of each host",
         );
         return;
     }
@@ -58,6 +72,13 @@ fn places(policy: &Policy) -> Vec<&Place> {
     let ingress = policy.ingress.iter().map(|rule| &rule.at);
     let secrets = policy.secrets.iter().map(|secret| &secret.at);
     rules.chain(ingress).chain(secrets).collect()
+}
+
+fn labels(rule: &Rule) -> usize {
+    match &rule.to {
+        Selector::Host(pattern) => pattern.name().labels().count(),
+        Selector::Cidr(_) => 0,
+    }
 }
 
 /// What one entry adds to a decision that reads it.

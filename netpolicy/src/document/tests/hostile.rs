@@ -166,6 +166,20 @@ fn a_policy_with_more_entries_than_anybody_reads_is_refused_at_the_first_that_is
     );
 }
 
+#[test]
+fn names_of_many_labels_are_bounded_together_whatever_room_the_text_has() {
+    // a megabyte of names that share no label, each as deep as a name may be
+    let deep = |n: usize| format!("host: \"{}z{n}\"", "a.".repeat(120));
+    let most = crate::document::bounds::MOST_LABELS / 121;
+    assert!(crate::document::parse("p.yml", &entries("allow", (0..most).map(deep)), None).is_ok());
+    for list in ["allow", "deny"] {
+        let [mistake] = &refused(&entries(list, (0..=most).map(deep)))[..] else {
+            panic!("one mistake")
+        };
+        assert!(mistake.contains("labels; 80000 are the most"), "{mistake}");
+    }
+}
+
 type Entry = fn(usize) -> String;
 
 #[test]
