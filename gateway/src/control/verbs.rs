@@ -32,6 +32,8 @@ use crate::selftest::Selftest;
 use crate::source::Following;
 use crate::tasks::Tasks;
 
+/// The part of all places for networks that is root's and the gateway's own user's alone.
+const OURS: usize = 8;
 /// How long an attach waits for a gateway that is repairing itself.
 const REPAIR: Duration = Duration::from_secs(3);
 
@@ -146,9 +148,22 @@ impl Verbs {
 
     /// Refuses a user who has its share of networks: addresses, links and rules are everybody's.
     fn may_have_more(&self, peer: Peer) -> Result<(), Problem> {
+        if is_ours(peer.uid) {
+            return Ok(());
+        }
         let all = self.ctx.networks.all();
         let own = all.iter().filter(|n| n.owner == peer.uid).count();
-        if is_ours(peer.uid) || own < self.share {
+        let others = all.iter().filter(|n| !is_ours(n.owner)).count();
+        // however few a small pool or few descriptors leave, one user finds no end of them, nor do all of them
+        let places = self.registry.places();
+        if others >= places - places / OURS {
+            let text = format!(
+                "all users together have {others} networks, and there are places for no more"
+            );
+            return Err(Problem::new(503, "full", text)
+                .hint("detach some, widen `gateway.pools.sandboxes`, or raise the gateway's limit of open files"));
+        }
+        if own < self.share.min((places / 2).max(1)) {
             return Ok(());
         }
         let text = format!("this user has {own} networks, which is its share");

@@ -10,6 +10,19 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netpolicy::ids::NetworkId;
 use sha2::{Digest, Sha256};
 
+/// Networks of the selftest at once: places and addresses that are never anybody else's, so that the gateway can always
+/// try itself, however many sandboxes there are.
+pub const PROBES: u32 = 2;
+
+/// Whose network it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whose {
+    /// A user's.
+    User,
+    /// One of the gateway's own, in which it tries itself.
+    Probe,
+}
+
 /// The address pools of one gateway.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pools {
@@ -22,6 +35,13 @@ pub struct Pools {
 }
 
 impl Pools {
+    /// Sandboxes that there are addresses for, apart from the probes.
+    pub fn places(&self) -> u32 {
+        let size = u32::try_from(1_u64 << (32 - self.sandboxes.prefix_len())).unwrap_or(u32::MAX);
+        // Neither the network nor the broadcast address, nor the service address behind the former.
+        size.saturating_sub(3).saturating_sub(PROBES)
+    }
+
     /// Where DNS, broker and explicit proxy answer.
     pub fn service_v4(&self) -> Ipv4Addr {
         self.sandboxes
@@ -128,11 +148,12 @@ impl Allotments {
     pub fn allot(
         &mut self,
         wish: Option<NetworkId>,
+        whose: Whose,
         avoid: &[IpNet],
     ) -> Result<Allotted, AllotError> {
         let (id, link) = self.identity(wish)?;
         let v4 = self
-            .address(avoid)
+            .address(whose, avoid)
             .ok_or(AllotError::Full(self.pools.sandboxes))?;
         let taken = Allotted {
             id,
@@ -182,25 +203,30 @@ impl Allotments {
         Err(AllotError::Random)
     }
 
-    fn address(&mut self, avoid: &[IpNet]) -> Option<Ipv4Addr> {
+    fn address(&mut self, whose: Whose, avoid: &[IpNet]) -> Option<Ipv4Addr> {
         let base = u32::from(self.pools.sandboxes.network());
-        let size =
-            u32::try_from(1_u64 << (32 - self.pools.sandboxes.prefix_len())).unwrap_or(u32::MAX);
-        // Neither the network nor the broadcast address, nor the service address behind the former.
-        let usable = size.checked_sub(3).filter(|n| *n > 0)?;
-        for step in 0..usable {
-            let offset = (self.next.wrapping_add(step)) % usable;
+        // behind those of users come the probes'
+        let common = Some(self.pools.places()).filter(|n| *n > 0)?;
+        let usable = common + PROBES;
+        let free = |offset: &u32| {
             let candidate = Ipv4Addr::from(base + 2 + offset);
             let elsewhere = avoid.iter().any(|net| {
                 net.contains(&IpAddr::V4(candidate))
                     && !net.contains(&IpNet::V4(self.pools.sandboxes))
             });
-            if !elsewhere && !self.addresses.contains(&candidate) {
-                self.next = (offset + 1) % usable;
-                return Some(candidate);
-            }
-        }
-        None
+            !elsewhere && !self.addresses.contains(&candidate)
+        };
+        let own = match whose {
+            Whose::Probe => (common..usable).find(free),
+            Whose::User => None,
+        };
+        let offset = own.or_else(|| {
+            let turns = (0..common).map(|step| (self.next.wrapping_add(step)) % common);
+            let offset = { turns }.find(free)?;
+            self.next = (offset + 1) % common;
+            Some(offset)
+        })?;
+        Some(Ipv4Addr::from(base + 2 + offset))
     }
 }
 
@@ -227,36 +253,46 @@ mod tests {
     #[test]
     fn addresses_lie_in_the_pools_and_never_meet_the_service_address() {
         let mut allotments = Allotments::new(pools("198.18.0.0/29"));
-        let taken: Vec<_> = std::iter::from_fn(|| allotments.allot(None, &[]).ok()).collect();
+        let taken: Vec<_> =
+            std::iter::from_fn(|| allotments.allot(None, Whose::User, &[]).ok()).collect();
         let addresses: Vec<String> = taken.iter().map(|t| t.v4.to_string()).collect();
-        assert_eq!(
-            addresses,
-            [
-                "198.18.0.2",
-                "198.18.0.3",
-                "198.18.0.4",
-                "198.18.0.5",
-                "198.18.0.6"
-            ]
-        );
+        assert_eq!(addresses, ["198.18.0.2", "198.18.0.3", "198.18.0.4"]);
         assert_eq!(taken[0].v6.to_string(), "fd12:3456:789a:1::c612:2");
         assert_eq!(
             pools("198.18.0.0/16").service_v6().to_string(),
             "fd12:3456:789a::1"
         );
         assert!(matches!(
-            allotments.allot(None, &[]),
+            allotments.allot(None, Whose::User, &[]),
             Err(AllotError::Full(_))
         ));
     }
 
     #[test]
+    fn a_full_pool_has_room_for_the_gateways_own_probes_and_they_take_nobody_elses() {
+        let mut allotments = Allotments::new(pools("198.18.0.0/29"));
+        let mut probe = || {
+            let taken = allotments.allot(None, Whose::Probe, &[]).ok()?;
+            Some((taken.v4.to_string(), taken))
+        };
+        let (first, second) = (probe().unwrap(), probe().unwrap());
+        assert_eq!((&*first.0, &*second.0), ("198.18.0.5", "198.18.0.6"));
+        allotments.release(&first.1);
+        allotments.release(&second.1);
+        while allotments.allot(None, Whose::User, &[]).is_ok() {}
+        for _ in 0..PROBES {
+            assert!(allotments.allot(None, Whose::Probe, &[]).is_ok());
+        }
+        assert!(allotments.allot(None, Whose::Probe, &[]).is_err());
+    }
+
+    #[test]
     fn an_address_given_back_is_the_last_to_be_given_out_again() {
         let mut allotments = Allotments::new(pools("198.18.0.0/29"));
-        let first = allotments.allot(None, &[]).unwrap();
+        let first = allotments.allot(None, Whose::User, &[]).unwrap();
         allotments.release(&first);
-        let next: Vec<_> = (0..5)
-            .map(|_| allotments.allot(None, &[]).unwrap().v4)
+        let next: Vec<_> = (0..3)
+            .map(|_| allotments.allot(None, Whose::User, &[]).unwrap().v4)
             .collect();
         assert_eq!(next.last(), Some(&first.v4));
         assert_ne!(next.first(), Some(&first.v4));
@@ -271,7 +307,7 @@ mod tests {
             "198.18.0.0/15".parse().unwrap(),
         ];
         assert_eq!(
-            allotments.allot(None, &avoid).unwrap().v4,
+            allotments.allot(None, Whose::User, &avoid).unwrap().v4,
             Ipv4Addr::new(198, 18, 0, 128)
         );
     }
@@ -280,13 +316,15 @@ mod tests {
     fn a_wished_identity_is_refused_while_it_is_in_use() {
         let mut allotments = Allotments::new(pools("198.18.0.0/16"));
         let id: NetworkId = "dev".parse().unwrap();
-        let taken = allotments.allot(Some(id.clone()), &[]).unwrap();
+        let taken = allotments
+            .allot(Some(id.clone()), Whose::User, &[])
+            .unwrap();
         assert_eq!(
-            allotments.allot(Some(id.clone()), &[]),
+            allotments.allot(Some(id.clone()), Whose::User, &[]),
             Err(AllotError::InUse(id.clone()))
         );
         allotments.release(&taken);
-        assert!(allotments.allot(Some(id), &[]).is_ok());
+        assert!(allotments.allot(Some(id), Whose::User, &[]).is_ok());
     }
 
     #[test]
@@ -306,7 +344,7 @@ mod tests {
     #[test]
     fn state_that_contradicts_a_live_network_is_not_adopted() {
         let mut allotments = Allotments::new(pools("198.18.0.0/16"));
-        let taken = allotments.allot(None, &[]).unwrap();
+        let taken = allotments.allot(None, Whose::User, &[]).unwrap();
         assert!(!allotments.adopt(&taken));
         allotments.release(&taken);
         let forged = [

@@ -9,15 +9,14 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use ipnet::IpNet;
-use netpolicy::ids::{Generation, NetworkId};
+use netpolicy::ids::Generation;
 use netpolicy::ruleset::InterfaceName;
 use tokio_util::sync::CancellationToken;
 
 use super::Network;
-use super::allot::{AllotError, Allotted};
+use super::allot::{AllotError, Allotted, PROBES, Whose};
 use super::flows::FlowTable;
 use super::join::may_join;
-use super::names::NameError;
 use super::recent::Recent;
 use super::registry::{ChangeError, Described, Entered, Registry, Stage, States};
 use super::replace::live;
@@ -40,39 +39,37 @@ impl Registry {
         namespace: OwnedFd,
         owner: u32,
     ) -> Result<Described, ChangeError> {
-        self.attach_if(request, namespace, owner, |wished| {
-            self.names().may_have(wished, owner, self.believed_ms())
-        })
+        self.attach_whose(request, namespace, (owner, Whose::User))
     }
 
-    /// Attaches a namespace of the gateway's own, under a name that nobody else can have.
+    /// Attaches a namespace of the gateway's own, under a name that nobody else can have and in a place that is kept for it.
     pub fn attach_probe(
         &self,
         request: &AttachRequest,
         namespace: OwnedFd,
         owner: u32,
     ) -> Result<Described, ChangeError> {
-        self.attach_if(request, namespace, owner, |_| Ok(()))
+        self.attach_whose(request, namespace, (owner, Whose::Probe))
     }
 
-    fn attach_if(
+    fn attach_whose(
         &self,
         request: &AttachRequest,
         namespace: OwnedFd,
-        owner: u32,
-        may_have: impl FnOnce(&NetworkId) -> Result<(), NameError>,
+        (owner, whose): (u32, Whose),
     ) -> Result<Described, ChangeError> {
         self.fits(request.via)?;
         let avoid = self.routed_elsewhere();
-        let taken = self.allotments().allot(request.id.clone(), &avoid)?;
+        let taken = self.allotments().allot(request.id.clone(), whose, &avoid)?;
         // after allotting: of two that wish the same name at once the second has been refused by now
         if let Some(wished) = &request.id
-            && let Err(error) = may_have(wished)
+            && whose == Whose::User
+            && let Err(error) = self.names().may_have(wished, owner, self.believed_ms())
         {
             self.allotments().release(&taken);
             return Err(error.into());
         }
-        let attached = self.attach_allotted(request, namespace, owner, &taken);
+        let attached = self.attach_allotted(request, namespace, (owner, whose), &taken);
         if attached.is_err() {
             self.allotments().release(&taken);
         }
@@ -83,7 +80,7 @@ impl Registry {
         &self,
         request: &AttachRequest,
         namespace: OwnedFd,
-        owner: u32,
+        (owner, whose): (u32, Whose),
         taken: &Allotted,
     ) -> Result<Described, ChangeError> {
         let link: InterfaceName = taken
@@ -114,8 +111,7 @@ impl Registry {
             used: Used::default(),
             recorded: Recorded::default(),
         };
-        let most = self.parts.ctx.ceilings.descriptors().networks;
-        if states.len() >= most {
+        if states.len() >= self.most_networks(whose) {
             return Err(AllotError::Crowded(states.len()).into());
         }
         may_join(states.values().map(|entered| &entered.state), &state)?;
@@ -153,6 +149,15 @@ impl Registry {
             self.parts.states.remove(&taken.id)?;
         }
         settled
+    }
+
+    /// How many networks there may be for one more of this kind: the last places are the probes'.
+    fn most_networks(&self, whose: Whose) -> usize {
+        let most = self.parts.ctx.ceilings.descriptors().networks;
+        match whose {
+            Whose::User => most.saturating_sub(PROBES as usize),
+            Whose::Probe => most,
+        }
     }
 
     /// The network is wired: from here on it can be detached.

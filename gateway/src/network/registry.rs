@@ -206,6 +206,15 @@ impl Registry {
         self.parts.composer.has_floor(workspace)
     }
 
+    /// How many networks of users there can be.
+    pub fn places(&self) -> usize {
+        let descriptors = self.parts.ctx.ceilings.descriptors().networks;
+        let addresses = self.parts.pools.places();
+        descriptors
+            .saturating_sub(super::allot::PROBES as usize)
+            .min(addresses as usize)
+    }
+
     /// Whether connects are accepted before they are decided: the kernel has no packet queue.
     pub fn accepts_first(&self) -> bool {
         let enforcer = self.parts.firewall.get();

@@ -104,6 +104,26 @@ fn try_workspaces(socket: &str) {
     println!("outcomes {floored} {bare} {other} {one} {more}");
 }
 
+/// In the child, as another user: as many networks as there may be.
+fn try_many(socket: &str) {
+    let client = Client::new(socket);
+    let own: Vec<_> = (0..12).map(|_| Own::make()).collect();
+    let mut ids = Vec::new();
+    let mut said = "ok".to_owned();
+    for namespace in &own {
+        let (outcome, id) = outcome_in(&client, namespace.open(), "default");
+        said = outcome;
+        match id {
+            Some(id) => ids.push(id),
+            None => break,
+        }
+    }
+    println!("outcomes {} {said}", ids.len());
+    for id in ids {
+        block(client.detach(&id)).unwrap();
+    }
+}
+
 /// In the child, as another user: root's namespace, a gateway's, one of its own.
 fn try_all(socket: &str, lab: &str) {
     let client = Client::new(socket);
@@ -210,4 +230,25 @@ fn a_user_works_in_its_workspaces_and_in_those_with_a_floor_and_has_so_many_netw
     // bound to one of them
     assert_eq!(told(RUNNER), format!("{no} {no} ok {no} {no}"));
     assert_eq!(told(0), "ok ok ok ok ok");
+}
+
+#[test]
+fn one_user_cannot_have_every_place_however_few_there_are() {
+    let name =
+        "appliance::tests::belonging::one_user_cannot_have_every_place_however_few_there_are";
+    if let Ok(told) = std::env::var(CHILD) {
+        return try_many(told.split_once(' ').unwrap().0);
+    }
+    let lab = Lab::new();
+    let mut config = lab.config();
+    // eleven places, beside the gateway's own
+    config.pools.sandboxes = "198.18.0.0/28".parse().unwrap();
+    config.control_users = ControlUsers {
+        observe: [TENANT, RUNNER].into(),
+        attach: [TENANT, RUNNER].into(),
+        ..ControlUsers::default()
+    };
+    let exe = start(&lab, &config);
+    assert_eq!(as_user(&exe, &lab, TENANT, name), "5 full");
+    assert_eq!(as_user(&exe, &lab, 0, name), "11 full");
 }

@@ -368,3 +368,62 @@ fn a_filter_that_is_turned_off_leaves_nothing_else_open_and_says_what_it_opened(
         assert_eq!(row.outcome, Outcome::Passed, "{row:?}");
     }
 }
+
+#[test]
+fn a_gateway_whose_pool_is_full_tries_itself_all_the_same_and_opens_again() {
+    let lab = Lab::new();
+    let mut config = lab.config();
+    config.pools.sandboxes = "198.18.0.0/28".parse().unwrap();
+    lab.start(config);
+    let mut held = Vec::new();
+    let sandbox = lab.attach(&far_only());
+    while let Ok(one) = lab.try_attach(&request(&far_only())) {
+        held.push(one);
+    }
+    assert!(held.len() > 5, "{}", held.len());
+    lab.in_gateway("nft flush ruleset");
+    eventually("an enforcing gateway", || {
+        let view = lab.block(async |c| c.posture().await.unwrap());
+        (view.state == "enforcing" && view.generation == 2).then_some(())
+    });
+    sandbox.echoes(FAR).unwrap();
+}
+
+/// Connects to every listener of the machine as soon as it is there, from a process of its own, until dropped.
+struct Nuisance(std::process::Child);
+
+impl Nuisance {
+    fn of(lab: &Lab) -> Self {
+        // 192.168.77.1 as the kernel prints it
+        let script = "declare -A seen; while :; do while read -r _ l _ s _; do \
+            if [ \"$s\" = 0A ] && [[ $l = 014DA8C0:* ]] && [ -z \"${seen[$l]}\" ]; then \
+            seen[$l]=1; exec {fd}<>/dev/tcp/192.168.77.1/$((16#${l#*:})) && echo >>$MET; fi; \
+            done </proc/net/tcp; done 2>/dev/null";
+        let child = std::process::Command::new("nsenter")
+            .arg(format!("--net=/run/netns/{}u", lab.name))
+            .args(["bash", "-c", script])
+            .env("MET", lab.dir.path().join("met"))
+            .spawn();
+        Self(child.unwrap())
+    }
+}
+
+impl Drop for Nuisance {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn who_connects_to_the_machine_while_it_is_tried_seals_nothing() {
+    let lab = Lab::started();
+    let _nuisance = Nuisance::of(&lab);
+    for _ in 0..5 {
+        let report = ask(&lab);
+        assert!(report.passed(), "{:#?}", report.first_failed());
+    }
+    let met = std::fs::read(lab.dir.path().join("met")).unwrap();
+    assert!(met.len() >= 5, "it met {} listeners", met.len());
+    assert!(lab.block(async |c| c.health().await.unwrap()).open);
+}
