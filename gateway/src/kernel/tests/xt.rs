@@ -312,11 +312,15 @@ fn a_restore_that_fails_half_way_opens_nothing_and_is_told() {
 
 #[test]
 fn tables_without_end_are_not_looked_through() {
-    let (small, large) = (fresh_ns(), fresh_ns());
-    for (ns, count) in [(&small, 1), (&large, (1 << 18) + 1)] {
+    let (small, many, long) = (fresh_ns(), fresh_ns(), fresh_ns());
+    for (ns, rule, count) in [
+        (&small, "-j ACCEPT", 1),
+        (&many, "-j ACCEPT", (1 << 18) + 1),
+        (&long, "-m u32 --u32 \"0x0=0x0\" -j ACCEPT", 1 << 15),
+    ] {
         let text = format!(
             "*filter\n:INPUT ACCEPT [0:0]\n{}COMMIT\n",
-            "-A INPUT -j ACCEPT\n".repeat(count)
+            format!("-A INPUT {rule}\n").repeat(count)
         );
         let ns = ns.try_clone().unwrap();
         let filled = std::thread::spawn(move || {
@@ -334,6 +338,8 @@ fn tables_without_end_are_not_looked_through() {
         assert!(filled.join().unwrap().success());
     }
     Ns::from_fd(small).unwrap().refuse_gateways().unwrap();
-    let refused = Ns::from_fd(large).unwrap().refuse_gateways().unwrap_err();
-    assert!(matches!(refused, KernelError::Unusable(_)), "{refused}");
+    for large in [many, long] {
+        let refused = Ns::from_fd(large).unwrap().refuse_gateways().unwrap_err();
+        assert!(matches!(refused, KernelError::Unusable(_)), "{refused}");
+    }
 }

@@ -21,6 +21,7 @@ const INFO: usize = 84;
 /// Where the hooks and the number of entries stand in it.
 const HOOKS: usize = 32;
 const ENTRIES: usize = 76;
+const SIZE: usize = 80;
 /// `XT_TABLE_MAXNAMELEN`
 const TABLE_NAME: usize = 32;
 /// `struct xt_get_revision`: name (29, with its end) and revision.
@@ -39,8 +40,17 @@ pub fn tables(family: IpFamily) -> Vec<String> {
     names.lines().map(str::to_owned).collect()
 }
 
-/// How many rules a table holds, without the policies of its chains.
-pub fn rules(family: IpFamily, table: &str) -> io::Result<u32> {
+/// What a table holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// Rules, without the policies of its chains.
+    pub rules: u32,
+    /// Octets in the kernel, and in every program that looks at it.
+    pub size: u32,
+}
+
+/// What a table holds.
+pub fn held(family: IpFamily, table: &str) -> io::Result<Held> {
     let mut info = [0; INFO];
     put(&mut info, TABLE_NAME, table)?;
     ask(family, GET_INFO, &mut info)?;
@@ -49,7 +59,10 @@ pub fn rules(family: IpFamily, table: &str) -> io::Result<u32> {
         u32::from_ne_bytes(bytes.unwrap_or_default())
     };
     // one entry for the policy of each hook, and one that ends the table
-    Ok(word(ENTRIES).saturating_sub(word(HOOKS).count_ones() + 1))
+    Ok(Held {
+        rules: word(ENTRIES).saturating_sub(word(HOOKS).count_ones() + 1),
+        size: word(SIZE),
+    })
 }
 
 /// Those of these matches (lower case) and targets (upper case) that the kernel neither has nor can load.
@@ -125,7 +138,7 @@ mod tests {
     fn names_that_do_not_fit_are_refused() {
         let long = "x".repeat(TABLE_NAME);
         for family in [IpFamily::V4, IpFamily::V6] {
-            let error = rules(family, &long).unwrap_err();
+            let error = held(family, &long).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         }
     }

@@ -28,11 +28,14 @@ use programs::{Keep, Programs};
 const FAMILIES: [IpFamily; 2] = [IpFamily::V6, IpFamily::V4];
 /// More rules than any gateway's tables have; who offers a namespace with more is not asked to show them all.
 const MOST_RULES: u32 = 1 << 18;
+/// The same in octets: rules may be long, and a program that shows them holds them all.
+const MOST_OCTETS: u32 = 64 << 20;
 /// The counter of what the kernel's reassembly threw away: fragments never get as far as a table.
 const FRAGMENTS: &str = "drop_fragment";
 
 /// A chain that every gateway has in its IPv4 tables, whatever its posture: the senders that it knows.
 const OWN_CHAIN: &str = "source4";
+const OWN_TABLE: &str = "raw";
 
 /// The tables of one namespace.
 #[derive(Debug)]
@@ -210,7 +213,8 @@ pub fn are_there(ns: &Ns) -> Result<bool, KernelError> {
 
 /// Rules in legacy tables of a namespace that should have none. A policy may stay: it opens nothing.
 pub fn strangers(ns: &Ns) -> Result<Option<Mismatch>, KernelError> {
-    for (family, table, count) in counted(ns)? {
+    for (family, table, held) in counted(ns)? {
+        let count = held.rules;
         if count > 0 {
             let what = format!("table {table} of iptables ({})", name(family));
             return Ok(Some(Mismatch::new(
@@ -229,27 +233,32 @@ pub fn are_a_gateways(ns: &Ns) -> Result<bool, KernelError> {
     if held.is_empty() {
         return Ok(false);
     }
-    if held.iter().any(|(_, _, count)| *count > MOST_RULES) {
+    if held
+        .iter()
+        .any(|(_, _, held)| held.rules > MOST_RULES || held.size > MOST_OCTETS)
+    {
         let refused = "refusing to attach: the namespace has tables of iptables that are too large to look through";
         return Err(KernelError::Unusable(refused));
     }
     let Ok(tables) = Xtables::open(ns) else {
         return Ok(false);
     };
-    let own = format!(":{OWN_CHAIN} ");
-    let printed = tables.programs.save(ns, IpFamily::V4)?;
-    Ok(printed.lines().any(|line| line.starts_with(&own)))
+    let place = (IpFamily::V4, OWN_TABLE);
+    // asking for a table that is not there would make it
+    let is_there =
+        |(family, table, _): &(IpFamily, String, ask::Held)| (*family, &**table) == place;
+    Ok(held.iter().any(is_there) && tables.programs.has_chain(ns, place, OWN_CHAIN)?)
 }
 
-/// The tables of a namespace, each with how many rules it holds.
-fn counted(ns: &Ns) -> Result<Vec<(IpFamily, String, u32)>, KernelError> {
+/// The tables of a namespace, each with what it holds.
+fn counted(ns: &Ns) -> Result<Vec<(IpFamily, String, ask::Held)>, KernelError> {
     ns.run(|| {
         let mut counted = Vec::new();
         for family in FAMILIES {
             for table in ask::tables(family) {
-                let count = ask::rules(family, &table)
+                let held = ask::held(family, &table)
                     .act(format!("asking for table {table} of iptables"))?;
-                counted.push((family, table, count));
+                counted.push((family, table, held));
             }
         }
         Ok(counted)

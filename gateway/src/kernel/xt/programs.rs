@@ -7,10 +7,11 @@
 //! which here one gateway does, one act after the other; whoever holds it for long would stop every gateway. Each run
 //! locks its own input instead, which also works for users who may not open the other. Programs before 1.8.6 wait.
 
-use std::io::{self, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use netpolicy::ruleset::IpFamily;
@@ -28,6 +29,8 @@ const OWN_LOCK: &str = "/proc/self/fd/0";
 const LOCK_SECONDS: &str = "5";
 /// After that it is stuck. Above the wait for the lock; a thousand networks take tens of milliseconds.
 const STUCK: Duration = Duration::from_secs(10);
+/// So much is read of the chains of a table that may be anybody's: a gateway has a few dozen.
+const MOST_DECLARED: u64 = 1 << 20;
 /// Of what a program said, so much is repeated.
 const SAID: usize = 600;
 
@@ -82,6 +85,23 @@ impl Programs {
     /// What is there, with counters.
     pub fn save(&self, ns: &Ns, family: IpFamily) -> Result<String, KernelError> {
         run(ns, &self.pair(family).save, vec!["-c"], String::new())
+    }
+
+    /// Whether a table that is there has a chain of this name. Of what is printed no more is read than that takes: rules,
+    /// which may be somebody else's, as many and as long as they like, stand behind all chains.
+    pub fn has_chain(
+        &self,
+        ns: &Ns,
+        (family, table): (IpFamily, &'static str),
+        chain: &'static str,
+    ) -> Result<bool, KernelError> {
+        let path = self.pair(family).save.clone();
+        let act = format!("running {}", path.display());
+        ns.run(move || {
+            started(&path, &["-t", table])
+                .and_then(|child| declares(child, chain))
+                .act(act)
+        })
     }
 
     const fn pair(&self, family: IpFamily) -> &Pair {
@@ -179,21 +199,7 @@ fn started(path: &Path, args: &[&str]) -> io::Result<Child> {
 
 /// Feeds it and waits; a program that does not end is killed, so that whoever waits goes on.
 fn finished(mut child: Child, input: &str) -> io::Result<std::process::Output> {
-    let handle = handle_of(&child);
-    let watch = handle.and_then(|handle| {
-        std::thread::Builder::new()
-            .name("iptables-watch".into())
-            .spawn(move || end_if_stuck(&handle))
-    });
-    let watch = match watch {
-        Ok(watch) => watch,
-        Err(error) => {
-            // unwatched it might never end
-            child.kill()?;
-            child.wait()?;
-            return Err(error);
-        }
-    };
+    let watch = watched(&mut child)?;
     // It reads everything before it says anything, so neither side waits for the other. What it does not read, it
     // complains about.
     let fed = child
@@ -210,6 +216,47 @@ fn finished(mut child: Child, input: &str) -> io::Result<std::process::Output> {
         Err(error) if said.status.success() => Err(error),
         _ => Ok(said),
     }
+}
+
+/// Reads the chains that a program prints, and ends it there.
+fn declares(mut child: Child, chain: &str) -> io::Result<bool> {
+    let watch = watched(&mut child)?;
+    drop(child.stdin.take());
+    let own = format!(":{chain} ");
+    let mut found = None;
+    let said = child.stdout.take().into_iter();
+    for line in said.flat_map(|said| BufReader::new(said.take(MOST_DECLARED)).lines()) {
+        let Ok(line) = line else { break };
+        match line.split_at_checked(1) {
+            Some((":", _)) if line.starts_with(&own) => found = Some(true),
+            None | Some(("#" | "*" | ":", _)) => continue,
+            Some(_) => found = Some(false),
+        }
+        break;
+    }
+    // it may be printing still; if it ended, that is no matter
+    let _ = child.kill();
+    child.wait()?;
+    let stuck = watch.join().unwrap_or(false);
+    match found {
+        Some(found) if !stuck => Ok(found),
+        _ => Err(io::Error::other("its chains cannot be read")),
+    }
+}
+
+/// Sees to it that a program ends.
+fn watched(child: &mut Child) -> io::Result<JoinHandle<bool>> {
+    let watch = handle_of(child).and_then(|handle| {
+        std::thread::Builder::new()
+            .name("iptables-watch".into())
+            .spawn(move || end_if_stuck(&handle))
+    });
+    if watch.is_err() {
+        // unwatched it might never end
+        child.kill()?;
+        child.wait()?;
+    }
+    watch
 }
 
 fn handle_of(child: &Child) -> io::Result<OwnedFd> {
@@ -243,6 +290,28 @@ mod tests {
         let said = ended("wc -c; env | cut -d= -f1 | sort | tr '\\n' ' '", &long).unwrap();
         let text = String::from_utf8(said.stdout).unwrap();
         assert_eq!(text, "1048576\nLC_ALL PATH PWD XTABLES_LOCKFILE ");
+    }
+
+    #[test]
+    fn chains_are_found_without_reading_the_rules_behind_them() {
+        let declared = |script: &str| {
+            let child = started(Path::new("/bin/sh"), &["-c", script]).unwrap();
+            declares(child, "source4").map_err(|error| error.to_string())
+        };
+        let head = "echo '# by'; echo '*raw'; echo ':PREROUTING DROP [0:0]'; ";
+        // a program that prints for ever is not listened to for ever
+        let rules = "while :; do echo '-A PREROUTING -j DROP'; done";
+        let own = "echo ':source4 - [0:0]'; ";
+        assert_eq!(declared(&format!("{head}{own}{rules}")), Ok(true));
+        assert_eq!(declared(&format!("{head}{rules}")), Ok(false));
+        assert_eq!(declared(&format!("{head}echo COMMIT")), Ok(false));
+        for unknown in [
+            "exit 1".to_owned(),
+            format!("{head}exit 1"),
+            format!("{head}while :; do echo ':c - [0:0]'; done"),
+        ] {
+            assert!(declared(&unknown).is_err(), "{unknown}");
+        }
     }
 
     #[test]
