@@ -5,19 +5,26 @@
 
 use std::time::Instant;
 
+use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use http::request::Parts;
 use http::{Method, StatusCode};
+use tokio::sync::oneshot;
 
 use super::address::Client;
 use super::app::App;
 use super::identify::{Caller, Who, identify};
+use super::input;
 use super::problem::Problem;
 use super::rate::Counted;
 use crate::access::{Action, ByToken, Reach, Role, rule};
 use crate::store::audit::Told;
 use crate::store::workspaces::{Visible, Workspace};
+
+/// Of whom or what a change was, in the audit log; ids are shorter.
+const SUBJECT: usize = 320;
 
 /// In the extensions of an answer that a handler gave.
 #[derive(Clone, Copy, Debug)]
@@ -30,24 +37,8 @@ pub async fn admit(
     next: Next,
 ) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
-    let params = RawPathParams::from_request_parts(&mut parts, &()).await;
-    let params = params.map_err(|_| Problem::not_found())?;
-    // PostgreSQL takes no NUL in a text; nothing has one in its name
-    if params.iter().any(|(_, value)| value.contains('\0')) {
-        return Err(Problem::not_found());
-    }
-    let now = crate::clock::now();
-    let who = identify(&app, &parts.headers, now).await?;
-    let client = parts
-        .extensions
-        .get::<Client>()
-        .copied()
-        .ok_or_else(Problem::internal)?;
-    let mut caller = Caller {
-        who,
-        client,
-        workspace: None,
-    };
+    let asked = Asked::of(action, &mut parts).await?;
+    let mut caller = asked.caller(&app, &parts).await?;
     if let Ok(user) = caller.user()
         && !app
             .rates
@@ -59,7 +50,79 @@ pub async fn admit(
             1,
         ));
     }
-    let rule = rule(action);
+    let changes = !matches!(parts.method, Method::GET | Method::HEAD);
+    if let Err(refused) = permit(&app, &asked, &mut caller).await {
+        if changes && refused.status == StatusCode::FORBIDDEN && caller.user().is_ok() {
+            record(&app, &caller, &asked, &asked.subject, StatusCode::FORBIDDEN).await?;
+        }
+        return Err(refused);
+    }
+    if !changes {
+        parts.extensions.insert(caller);
+        let mut response = next.run(Request::from_parts(parts, body)).await;
+        response.extensions_mut().insert(Admitted);
+        return Ok(response);
+    }
+    // A body may come as slowly as its sender likes: whoever may no longer when it is there may not.
+    let body = input::whole(body).await?;
+    if !body.is_empty() && rule(action).reach != Reach::Open {
+        caller = asked.caller(&app, &parts).await?;
+        permit(&app, &asked, &mut caller).await?;
+    }
+    parts.extensions.insert(caller.clone());
+    let request = Request::from_parts(parts, Body::from(body));
+    // In a task of its own: a client that hangs up, or an answer that takes too long, ends the waiting and not a change
+    // between being made and being told.
+    let (answering, answer) = oneshot::channel();
+    app.tasks.clone().spawn("change", async move {
+        let _ = answering.send(carry_out(&app, &caller, &asked, next.run(request)).await);
+    });
+    answer.await.unwrap_or_else(|_| Err(Problem::internal()))
+}
+
+/// What is asked, and of what.
+struct Asked {
+    action: Action,
+    /// The workspace that the path names.
+    workspace: String,
+    /// What else the path names, for the audit log.
+    subject: String,
+}
+
+impl Asked {
+    async fn of(action: Action, parts: &mut Parts) -> Result<Self, Problem> {
+        let params = RawPathParams::from_request_parts(parts, &()).await;
+        let params = params.map_err(|_| Problem::not_found())?;
+        // PostgreSQL takes no NUL in a text; nothing has one in its name
+        if params.iter().any(|(_, value)| value.contains('\0')) {
+            return Err(Problem::not_found());
+        }
+        let workspace = params.iter().find(|(key, _)| *key == "workspace");
+        let subject: Vec<String> = params
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        Ok(Self {
+            action,
+            workspace: workspace.map_or_else(String::new, |(_, value)| value.to_owned()),
+            subject: subject.join(" "),
+        })
+    }
+
+    /// Who asks, by what the store says now.
+    async fn caller(&self, app: &App, parts: &Parts) -> Result<Caller, Problem> {
+        let client = parts.extensions.get::<Client>().copied();
+        Ok(Caller {
+            who: identify(app, &parts.headers, crate::clock::now()).await?,
+            client: client.ok_or_else(Problem::internal)?,
+            workspace: None,
+        })
+    }
+}
+
+/// Whether they may; notes what they are in the workspace.
+async fn permit(app: &App, asked: &Asked, caller: &mut Caller) -> Result<(), Problem> {
+    let rule = rule(asked.action);
     may_by_token(&caller.who, rule.by_token)?;
     match rule.reach {
         Reach::Open => {}
@@ -73,11 +136,7 @@ pub async fn admit(
             ));
         }
         Reach::Workspace(needed) => {
-            let named = params
-                .iter()
-                .find(|(key, _)| *key == "workspace")
-                .map(|(_, value)| value);
-            let (workspace, role) = membership(&app, &caller, named.unwrap_or_default()).await?;
+            let (workspace, role) = membership(app, caller, &asked.workspace).await?;
             if role < needed {
                 let needed = needed.word();
                 return Err(Problem::forbidden(format!(
@@ -87,18 +146,22 @@ pub async fn admit(
             caller.workspace = Some((workspace, role));
         }
     }
-    let subject: Vec<String> = params
-        .iter()
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect();
-    let changes = !matches!(parts.method, Method::GET | Method::HEAD);
-    parts.extensions.insert(caller.clone());
-    let mut response = next.run(Request::from_parts(parts, body)).await;
+    Ok(())
+}
+
+/// Makes a change, then tells it.
+async fn carry_out(
+    app: &App,
+    caller: &Caller,
+    asked: &Asked,
+    change: impl Future<Output = Response>,
+) -> Result<Response, Problem> {
+    let mut response = change.await;
     let status = response.status();
-    if changes && is_told(status) {
-        let about = response.extensions().get::<About>().cloned();
-        let subject = about.map_or_else(|| subject.join(" "), |about| about.0);
-        record(&app, &caller, action, &subject, status).await?;
+    if is_told(status) {
+        let about = response.extensions().get::<About>();
+        let subject = about.map_or(&asked.subject, |about| &about.0);
+        record(app, caller, asked, subject, status).await?;
     }
     response.extensions_mut().insert(Admitted);
     Ok(response)
@@ -109,14 +172,16 @@ fn is_told(status: StatusCode) -> bool {
     status.is_success() || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
-/// Tells the audit log. A change that cannot be told is answered as a failure, and the log of the console says why.
+/// Tells the audit log. A change that cannot be told is answered as a failure that says so; the console's log has the entry.
 async fn record(
     app: &App,
     caller: &Caller,
-    action: Action,
+    asked: &Asked,
     subject: &str,
     status: StatusCode,
 ) -> Result<(), Problem> {
+    // what a caller writes into a path may be as long as a head
+    let subject: String = subject.chars().take(SUBJECT).collect();
     let credential = match &caller.who {
         Who::Nobody => "none".to_owned(),
         Who::Person(found) => format!("session {}", found.1.id),
@@ -130,12 +195,19 @@ async fn record(
         actor: caller.user().ok().map(|user| user.id.clone()),
         credential,
         address: caller.client.0.to_string(),
-        action: action.word(),
-        subject,
+        action: asked.action.word(),
+        subject: &subject,
         status: i64::from(status.as_u16()),
     };
-    app.store.tell_audit(&told, crate::clock::now()).await?;
-    Ok(())
+    let kept = app.store.tell_audit(&told, crate::clock::now()).await;
+    kept.map_err(|error| {
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            ?told,
+            "the audit log could not be written"
+        );
+        Problem::untold(status)
+    })
 }
 
 /// Whom a change was about, where the path does not say: a handler puts it into its answer's extensions.

@@ -1,6 +1,6 @@
 //! What handlers take from a request: path, query and JSON body, each with a [`Problem`] when it does not fit.
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use http::request::Parts;
 use http::{StatusCode, header};
@@ -50,7 +50,7 @@ pub struct Input<T>(pub T);
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Input<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let kind = request
             .headers()
             .get(header::CONTENT_TYPE)
@@ -64,15 +64,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Input<T> {
             )
             .help("send it with `Content-Type: application/json`"));
         }
-        let body = Bytes::from_request(request, state).await.map_err(|error| {
-            let status = error.status();
-            let code = if status == StatusCode::PAYLOAD_TOO_LARGE {
-                "too_large"
-            } else {
-                "bad_body"
-            };
-            Problem::new(status, code, "the body cannot be read to its end")
-        })?;
+        let body = whole(request.into_body()).await?;
         serde_json::from_slice(&body).map(Self).map_err(|error| {
             let status = if error.is_data() {
                 StatusCode::UNPROCESSABLE_ENTITY
@@ -82,6 +74,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Input<T> {
             Problem::new(status, "bad_body", short(&error.to_string()))
         })
     }
+}
+
+/// A body to its end; the stack limits its size and time.
+pub async fn whole(body: Body) -> Result<Bytes, Problem> {
+    let read = Bytes::from_request(Request::new(body), &()).await;
+    read.map_err(|error| {
+        let status = error.status();
+        let code = if status == StatusCode::PAYLOAD_TOO_LARGE {
+            "too_large"
+        } else {
+            "bad_body"
+        };
+        Problem::new(status, code, "the body cannot be read to its end")
+    })
 }
 
 /// An error's text repeats what was sent; enough of it to find the place.

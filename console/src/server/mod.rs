@@ -117,4 +117,6 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
 }
 
 #[cfg(test)]
+mod hurried;
+#[cfg(test)]
 mod tests;

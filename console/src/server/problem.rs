@@ -138,6 +138,18 @@ impl Problem {
         }
     }
 
+    /// The audit log could not be written; whether there was anything to undo is said.
+    pub fn untold(status: StatusCode) -> Self {
+        let detail = if status.is_success() {
+            "this was done, and could not be written into the audit log"
+        } else {
+            "this was refused, and that could not be written into the audit log"
+        };
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "untold", detail).help(
+            "the console's log has what was to be written, beside what keeps it from being written",
+        )
+    }
+
     /// Something inside failed; who calls this has logged it.
     pub fn internal() -> Self {
         Self::new(
