@@ -21,10 +21,11 @@ pub fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Client {
     if !trusts(&nearest) {
         return Client(nearest);
     }
+    // what is no text is no address either, and ends the way back
     let lines: Vec<&str> = headers
         .get_all("x-forwarded-for")
         .iter()
-        .filter_map(|v| v.to_str().ok())
+        .map(|v| v.to_str().unwrap_or_default())
         .collect();
     for hop in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
         let Some(ip) = address(hop.trim()) else { break };
@@ -69,6 +70,20 @@ mod tests {
             of("127.0.0.1", &["192.0.2.66", "203.0.113.9, 10.1.1.1"]),
             "203.0.113.9"
         );
+    }
+
+    #[test]
+    fn what_cannot_be_read_hides_no_hop() {
+        let mut headers = HeaderMap::new();
+        for line in [&b"192.0.2.66"[..], b"\xff, 203.0.113.9", b"10.1.1.1"] {
+            headers.append(
+                "x-forwarded-for",
+                http::HeaderValue::from_bytes(line).unwrap(),
+            );
+        }
+        let trusted = ["10.0.0.0/8".parse().unwrap()];
+        let found = client("10.2.2.2".parse().unwrap(), &headers, &trusted);
+        assert_eq!(found.0.to_string(), "10.1.1.1");
     }
 
     #[test]

@@ -1,11 +1,13 @@
-//! Accepts connections and serves HTTP/1.1 on them: bounded in number, in the size of a head, in the time for one.
+//! Accepts connections and serves HTTP/1.1 on them: bounded in number, of all and of one address, in the size of a head,
+//! in the time for one, and in the time for which answers are not read.
 //!
 //! A connection from a sandbox is closed before a byte of it is read. Every other connection's requests carry
 //! [`Peer`]. When the console stops, requests under way are answered and streams end.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -21,14 +23,19 @@ use tower::ServiceExt;
 
 use super::address::Peer;
 use super::app::App;
+use super::rate::Counted;
 use super::sandbox::{self, Seen};
 
 /// Connections at once; more wait to be accepted. A person's browser holds six.
 const MOST: u32 = 2048;
+/// Of one address, or one IPv6 network: many browsers, and no way to hold every place. Trusted proxies have all.
+const MOST_OF_ONE: usize = 256;
 /// A head is due within this time.
 const HEAD: Duration = Duration::from_secs(10);
 /// A head is at most this large: cookies and a long URL.
 const HEAD_BYTES: usize = 32 << 10;
+/// Who takes nothing of its answers for so long is cut off (tcp(7), `TCP_USER_TIMEOUT`).
+const UNREAD_MS: u32 = 30_000;
 /// When the console stops, requests under way have this long.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 /// After a failed accept, which is for want of descriptors.
@@ -46,6 +53,7 @@ pub enum Door {
 /// Serves until the console stops.
 pub async fn serve(listener: TcpListener, router: Router, app: App, door: Door) {
     let places = Arc::new(Semaphore::new(MOST as usize));
+    let held = Held::default();
     loop {
         let Ok(place) = places.clone().acquire_owned().await else {
             return;
@@ -56,9 +64,19 @@ pub async fn serve(listener: TcpListener, router: Router, app: App, door: Door) 
         };
         match accepted {
             Ok((stream, peer)) => {
+                let ip = peer.ip().to_canonical();
+                let proxy = app
+                    .config
+                    .trusted_proxies
+                    .iter()
+                    .any(|net| net.contains(&ip));
+                let hold = held.take(Counted::address(ip));
+                if hold.is_none() && !proxy {
+                    continue;
+                }
                 let (router, looked) = (router.clone(), app.clone());
                 app.tasks.spawn("connection", async move {
-                    let _place = place;
+                    let _place = (place, hold);
                     connection(stream, peer, router, looked, door).await;
                 });
             }
@@ -75,10 +93,53 @@ pub async fn serve(listener: TcpListener, router: Router, app: App, door: Door) 
     }
 }
 
+/// Connections by whose they are.
+#[derive(Clone, Debug, Default)]
+struct Held(Arc<Mutex<HashMap<Counted, usize>>>);
+
+/// One of them; given back on drop.
+#[derive(Debug)]
+struct Hold {
+    held: Held,
+    of: Counted,
+}
+
+impl Held {
+    fn with<T>(&self, act: impl FnOnce(&mut HashMap<Counted, usize>) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// One more, unless there are as many as may be.
+    fn take(&self, of: Counted) -> Option<Hold> {
+        self.with(|counts| {
+            let count = counts.entry(of.clone()).or_default();
+            (*count < MOST_OF_ONE).then(|| *count += 1)
+        })?;
+        let held = self.clone();
+        Some(Hold { held, of })
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.held.with(|counts| {
+            let left = counts.get(&self.of).copied().unwrap_or_default();
+            if left > 1 {
+                counts.insert(self.of.clone(), left - 1);
+            } else {
+                counts.remove(&self.of);
+            }
+        });
+    }
+}
+
 async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: App, door: Door) {
     let Ok(local) = stream.local_addr() else {
         return;
     };
+    if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNREAD_MS) {
+        tracing::debug!(%error, "limiting how long answers wait to be read");
+    }
     if door == Door::People
         && sandbox::look(&app.config.gateway, local, peer).await == Seen::Sandbox
     {
@@ -116,5 +177,25 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Ap
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_holds_some_places_and_gives_them_back() {
+        let held = Held::default();
+        let of = |text: &str| Counted::address(text.parse().unwrap());
+        let mut taken: Vec<_> = (0..MOST_OF_ONE)
+            .map(|n| held.take(of(&format!("2001:db8::{n:x}"))).unwrap())
+            .collect();
+        assert!(held.take(of("2001:db8::ffff")).is_none());
+        assert!(held.take(of("192.0.2.1")).is_some());
+        taken.pop();
+        assert!(held.take(of("2001:db8::ffff")).is_some());
+        taken.clear();
+        assert!(held.with(|counts| counts.is_empty()));
     }
 }

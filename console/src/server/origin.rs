@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 
 use http::request::Parts;
+use http::uri::Authority;
 use http::{HeaderMap, Method, StatusCode, Uri, header};
 
 use super::problem::Problem;
@@ -50,8 +51,14 @@ fn is_ours(named: &str, url: Option<&AppUrl>) -> bool {
     let ours = url.is_some_and(|url| {
         url.host == name && authority.port_u16().unwrap_or(url.scheme.port()) == url.port
     });
-    let bare = name.trim_start_matches('[').trim_end_matches(']');
-    ours || bare == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    ours || is_loopback(&name)
+}
+
+/// A name that leads nowhere but to this machine.
+fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare.eq_ignore_ascii_case("localhost")
+        || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Whether a request that may change something comes from a page of this console, or from no page at all.
@@ -81,11 +88,13 @@ fn is_own(origin: &str, headers: &HeaderMap, url: Option<&AppUrl>) -> bool {
     if url.is_some_and(|url| url.origin() == origin) {
         return true;
     }
-    // loopback names carry no certificate; what they are was checked with the host
+    // Loopback names carry no certificate. A page in the clear of any other name may be anybody's who is on the way.
     let host = headers
         .get(header::HOST)
         .and_then(|value| value.to_str().ok());
-    host.is_some_and(|host| origin.strip_prefix("http://") == Some(host))
+    let named = host.and_then(|host| host.parse::<Authority>().ok());
+    named.is_some_and(|named| is_loopback(named.host()))
+        && host.is_some_and(|host| origin.strip_prefix("http://") == Some(host))
 }
 
 #[cfg(test)]
@@ -143,6 +152,8 @@ mod tests {
             [own, ("origin", "null")],
             [own, ("origin", "https://evil.example")],
             [own, ("origin", "https://sub.sally.example")],
+            // the same name in the clear, which whoever is on the way can answer for
+            [own, ("origin", "http://sally.example")],
         ] {
             let refused = site(&parts(Method::POST, &headers), Some(&url));
             assert!(refused.is_err(), "{headers:?}");

@@ -43,7 +43,7 @@ pub async fn look(gateway: &GatewaySide, local: SocketAddr, peer: SocketAddr) ->
     match tokio::time::timeout(PATIENCE, client.owner(&tuple)).await {
         Ok(Ok(owner)) if !owner.ours => Seen::Other,
         Ok(Ok(_)) => Seen::Sandbox,
-        _ if ip.is_loopback() || nobody_there(gateway) => Seen::Other,
+        _ if ip.is_loopback() || nobody_there(gateway).await => Seen::Other,
         Ok(Err(error)) => {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
@@ -59,8 +59,9 @@ pub async fn look(gateway: &GatewaySide, local: SocketAddr, peer: SocketAddr) ->
 }
 
 /// No gateway runs on this machine, so nothing of a sandbox leaves it.
-fn nobody_there(gateway: &GatewaySide) -> bool {
-    let connected = std::os::unix::net::UnixStream::connect(&gateway.control);
+async fn nobody_there(gateway: &GatewaySide) -> bool {
+    // not waited for: a gateway that hangs accepts nobody, and is there
+    let connected = tokio::net::UnixStream::connect(&gateway.control).await;
     connected.is_err_and(|e| matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused))
 }
 
