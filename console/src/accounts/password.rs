@@ -9,6 +9,8 @@ use tokio::sync::Semaphore;
 
 /// Each costs 19 MiB and some 20 ms of a core; more at once would be a way to exhaust the machine.
 const AT_ONCE: usize = 2;
+/// So many may wait for their turn, a second and a half; more would wait longer than anybody does.
+const WAITING: usize = 128;
 /// Shorter ones are guessed.
 pub const SHORTEST: usize = 12;
 /// Longer ones are work for us and no safer.
@@ -18,14 +20,27 @@ pub const LONGEST: usize = 256;
 #[derive(Clone, Debug)]
 pub struct Passwords {
     turns: Arc<Semaphore>,
+    places: Arc<Semaphore>,
     /// Checked against where there is no account.
     decoy: Arc<str>,
 }
 
-/// Hashing failed: no memory, no random numbers, or the console stops.
+/// Why a password was not hashed.
 #[derive(Debug, thiserror::Error)]
-#[error("hashing a password: {0}")]
-pub struct HashError(String);
+pub enum HashError {
+    /// No memory, no random numbers, or the console stops.
+    #[error("hashing a password: {0}")]
+    Failed(String),
+    /// Too many wait already.
+    #[error("too many passwords wait to be hashed")]
+    Busy,
+}
+
+impl HashError {
+    fn of(error: impl ToString) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
 
 impl Passwords {
     /// Makes the decoy.
@@ -33,6 +48,7 @@ impl Passwords {
         let decoy = hash("a password that nobody has")?;
         Ok(Self {
             turns: Arc::new(Semaphore::new(AT_ONCE)),
+            places: Arc::new(Semaphore::new(AT_ONCE + WAITING)),
             decoy: decoy.into(),
         })
     }
@@ -49,7 +65,7 @@ impl Passwords {
             None => (self.decoy.to_string(), false),
         };
         self.in_turn(move || {
-            let parsed = PasswordHash::new(&kept).map_err(|e| HashError(e.to_string()))?;
+            let parsed = PasswordHash::new(&kept).map_err(HashError::of)?;
             let fits = Argon2::default()
                 .verify_password(password.as_bytes(), &parsed)
                 .is_ok();
@@ -62,22 +78,22 @@ impl Passwords {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, HashError> {
+        let place = self.places.clone().try_acquire_owned();
+        let place = place.map_err(|_| HashError::Busy)?;
         let turn = self.turns.clone().acquire_owned().await;
-        let turn = turn.map_err(|e| HashError(e.to_string()))?;
+        let turn = turn.map_err(HashError::of)?;
         tokio::task::spawn_blocking(move || {
-            let _turn = turn;
+            let _held = (place, turn);
             work()
         })
         .await
-        .map_err(|e| HashError(e.to_string()))
+        .map_err(HashError::of)
     }
 }
 
 fn hash(password: &str) -> Result<String, HashError> {
     let hashed = Argon2::default().hash_password(password.as_bytes());
-    hashed
-        .map(|h| h.to_string())
-        .map_err(|e| HashError(e.to_string()))
+    hashed.map(|h| h.to_string()).map_err(HashError::of)
 }
 
 /// What is wrong with a new password.
@@ -95,6 +111,16 @@ pub fn mistake(password: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn whoever_comes_to_a_full_waiting_room_is_told_at_once() {
+        let passwords = Passwords::new().unwrap();
+        let many = (0..AT_ONCE + WAITING + 1)
+            .map(|_| passwords.verify("x".to_owned(), Some("no hash".to_owned())));
+        let busy = futures_util::future::join_all(many).await;
+        let is_busy = |found: &&Result<bool, HashError>| matches!(found, Err(HashError::Busy));
+        assert_eq!(busy.iter().filter(is_busy).count(), 1);
+    }
 
     #[tokio::test]
     async fn only_the_password_fits_and_no_account_has_the_decoys() {

@@ -14,6 +14,8 @@ pub mod tokens;
 pub mod users;
 pub mod workspaces;
 
+use http::StatusCode;
+
 use crate::accounts::password::{self, HashError};
 use crate::server::app::App;
 use crate::server::problem::{Problem, Wrong};
@@ -46,6 +48,15 @@ impl Fields {
 
 impl From<HashError> for Problem {
     fn from(error: HashError) -> Self {
+        if matches!(error, HashError::Busy) {
+            let mut busy = Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "busy",
+                "too many passwords are being checked; try again",
+            );
+            busy.retry_after = Some(2);
+            return busy;
+        }
         tracing::error!(%error, "a request failed");
         Self::internal()
     }

@@ -66,6 +66,10 @@ pub async fn claim(
         .help("`sallyport console owner-link` prints a new one while there is no owner")
     };
     let digest = offered(Opens::Instance, &input.link).ok_or_else(no_link)?;
+    // no work for who has no link
+    if app.store.unclaimed(now).await? != Some(true) {
+        return Err(no_link());
+    }
     let password = Some(app.passwords.hash(input.password).await?);
     let user = NewUser {
         email,

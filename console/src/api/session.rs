@@ -85,7 +85,6 @@ pub async fn sign_in(
     by_password(&app)?;
     let now = clock::now();
     let email = names::email(&input.email).unwrap_or_default();
-    let account = format!("account:{email}");
     // counted before the password is looked at, so that many guesses at once are no more than one after the other
     count(
         &app,
@@ -94,8 +93,18 @@ pub async fn sign_in(
         now,
     )
     .await?;
-    count(&app, &account, GUESSES_AT_ACCOUNT, now).await?;
     let user = app.store.user_by_email(&email).await?;
+    // strangers who guess do not lock a person out where they are signed in; asked for nobody, too, so that it takes as long
+    let (id, from) = (
+        user.as_ref().map_or("", |user| &user.id),
+        caller.client.0.to_string(),
+    );
+    let account = if app.store.is_signed_in_from(id, &from, now).await? {
+        format!("account:{email} from {from}")
+    } else {
+        format!("account:{email}")
+    };
+    count(&app, &account, GUESSES_AT_ACCOUNT, now).await?;
     let kept = user.as_ref().and_then(|user| user.password.clone());
     // longer than any password that was ever taken: the work is bounded, the answer the same
     let fits = app
@@ -121,11 +130,11 @@ pub async fn sign_in(
 
 /// Counts one more guess; refuses it if there were too many.
 pub async fn count(app: &App, counted: &str, most: i64, now: Millis) -> Result<(), Problem> {
-    let guesses = app
+    if app
         .store
-        .count_attempt(counted, now - GUESSING, now)
-        .await?;
-    if guesses <= most {
+        .count_attempt(counted, most, now - GUESSING, now)
+        .await?
+    {
         return Ok(());
     }
     let seconds = u32::try_from(WAIT.as_secs()).unwrap_or(u32::MAX);
@@ -206,7 +215,8 @@ pub async fn change_password(
     Input(input): Input<PasswordChange>,
 ) -> Result<StatusCode, Problem> {
     let user = caller.user()?;
-    let account = format!("account:{}", user.email);
+    // apart from sign-ins: strangers who guess at an account keep nobody who is in it from another password
+    let account = format!("password:{}", user.id);
     count(&app, &account, GUESSES_AT_ACCOUNT, clock::now()).await?;
     let mut fields = Fields::new();
     fields.password(&input.password);

@@ -122,10 +122,27 @@ async fn an_account_is_not_guessed_at_without_end_from_whatever_address() {
             assert_eq!(last, if guess < 10 { 401 } else { 429 }, "guess {guess}");
         }
         assert_eq!(last, 429);
+        let mut elsewhere = console.clone();
+        elsewhere.peer = "198.51.100.200:1".parse().unwrap();
         assert_eq!(
-            sign_in(&console, "ada@example.com", PASSWORD).await.status,
+            sign_in(&elsewhere, "ada@example.com", PASSWORD)
+                .await
+                .status,
             429
         );
+        // while those who guess keep nobody out where they are signed in, nor from another password
+        let here = sign_in(&console, "ada@example.com", PASSWORD).await;
+        assert_eq!(here.status, 200);
+        let body = json!({ "current": PASSWORD, "password": "staple correct horse" });
+        let headers = [("cookie", &*cookie(&here))];
+        let changed = console
+            .tell(Method::PUT, "/api/v1/session/password", &headers, body)
+            .await;
+        assert_eq!(changed.status, 204, "{}", changed.text);
+        for guess in 0..11 {
+            let status = sign_in(&console, "ada@example.com", "guess").await.status;
+            assert_eq!(status, if guess < 10 { 401 } else { 429 }, "guess {guess}");
+        }
     })
     .await;
 }
@@ -274,7 +291,17 @@ async fn a_token_ends_with_its_creators_access() {
             )
             .await;
         assert_eq!(removed.status, 204);
-        assert_eq!(by_token().await.status, 404);
+        assert_eq!(by_token().await.status, 401);
+        // and does not come back with them
+        let body = json!({ "email": "bob@example.com", "role": "member" });
+        console
+            .tell(Method::POST, &members, &[("cookie", &owner)], body)
+            .await;
+        assert_eq!(
+            get(&console, &signed, &workspace).await.json["role"],
+            "member"
+        );
+        assert_eq!(by_token().await.status, 401);
         let off = console
             .tell(
                 Method::PATCH,
@@ -331,6 +358,22 @@ async fn without_workspaces_everybody_is_in_one() {
             )
             .await;
         assert_eq!(more.status, 403);
+        // nobody is out of it: the next start would bring them in again
+        let me = get(&console, &signed, "/api/v1/session").await;
+        let list = get(&console, &owner, "/api/v1/workspaces").await;
+        let (workspace, bob) = (&list.json["items"][0]["id"], &me.json["id"]);
+        let path = format!(
+            "/api/v1/workspaces/{}/members/{}",
+            workspace.as_str().unwrap(),
+            bob.as_str().unwrap()
+        );
+        let out = console
+            .ask(Method::DELETE, &path, &[("cookie", &owner)])
+            .await;
+        assert_eq!(
+            (out.status.as_u16(), &out.json["code"]),
+            (409, &json!("shared"))
+        );
     })
     .await;
 }

@@ -130,7 +130,8 @@ macro_rules! transact {
                 done
             }
             $crate::store::Store::Postgres(pool) => {
-                let mut $tx = pool.begin().await?;
+                // whatever the server's default is: with an older snapshot, waiting for the lock would show nothing new
+                let mut $tx = pool.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
                 sqlx::query("SELECT pg_advisory_xact_lock($1)")
                     .bind($lock as i64)
                     .execute(&mut *$tx)

@@ -134,6 +134,19 @@ impl Store {
         )
     }
 
+    /// Whether a user has a live session that began at this address.
+    pub async fn is_signed_in_from(
+        &self,
+        user: &str,
+        address: &str,
+        now: Millis,
+    ) -> Result<bool, StoreError> {
+        let there: i64 = on!(self, pool => sqlx::query_scalar(
+            "SELECT count(*) FROM sessions WHERE user_id = $1 AND address = $2 AND expires_at > $3")
+            .bind(user).bind(address).bind(now).fetch_one(pool).await)?;
+        Ok(there > 0)
+    }
+
     /// Ends one session of a user; `false`: there is none.
     pub async fn end_session(&self, user: &str, session: &str) -> Result<bool, StoreError> {
         let ended = on!(self, pool => sqlx::query("DELETE FROM sessions WHERE user_id = $1 AND id = $2")

@@ -238,7 +238,8 @@ impl Store {
         .await)?)
     }
 
-    /// Changes a user. The last administrator of the instance stays one; who is deactivated is signed out everywhere.
+    /// Changes a user. The last administrator of the instance stays one; who is deactivated is signed out everywhere,
+    /// and has no tokens any more.
     pub async fn change_user(
         &self,
         user: &User,
@@ -275,8 +276,10 @@ impl Store {
             .execute(&mut *tx)
             .await?
             .rows_affected();
-            if deactivated.is_some() {
-                sqlx::query("DELETE FROM sessions WHERE user_id = $1").bind(&user.id).execute(&mut *tx).await?;
+            if done == 1 && deactivated.is_some() {
+                for over in ["DELETE FROM sessions WHERE user_id = $1", "DELETE FROM tokens WHERE user_id = $1"] {
+                    sqlx::query(over).bind(&user.id).execute(&mut *tx).await?;
+                }
             }
             if done == 1 { Changed::Done } else { Changed::NotThere }
         }))
@@ -304,19 +307,26 @@ impl Store {
         Ok(())
     }
 
-    /// Counts one attempt, then tells how many there were since a time, this one among them.
+    /// Counts one attempt, if there are fewer than so many since a time; `false`: there are as many. What is refused is
+    /// not counted: it would grow the store as fast as somebody asks, and put the end of the waiting off for ever.
     pub async fn count_attempt(
         &self,
         counted: &str,
+        most: i64,
         since: Millis,
         now: Millis,
-    ) -> Result<i64, StoreError> {
+    ) -> Result<bool, StoreError> {
+        let made = id();
+        // kept first, so that many at once see each other
         on!(self, pool => sqlx::query("INSERT INTO attempts (id, counted, at) VALUES ($1, $2, $3)")
-            .bind(id()).bind(counted).bind(now).execute(pool).await.map(|_| ()))?;
-        Ok(
-            on!(self, pool => sqlx::query_scalar("SELECT count(*) FROM attempts WHERE counted = $1 AND at > $2")
-            .bind(counted).bind(since).fetch_one(pool).await)?,
-        )
+            .bind(&made).bind(counted).bind(now).execute(pool).await.map(|_| ()))?;
+        let there: i64 = on!(self, pool => sqlx::query_scalar("SELECT count(*) FROM attempts WHERE counted = $1 AND at > $2")
+            .bind(counted).bind(since).fetch_one(pool).await)?;
+        if there > most {
+            on!(self, pool => sqlx::query("DELETE FROM attempts WHERE id = $1")
+                .bind(&made).execute(pool).await.map(|_| ()))?;
+        }
+        Ok(there <= most)
     }
 
     /// Who proved it is who it says has guessed nothing.
@@ -407,6 +417,24 @@ mod tests {
             let mut changes = [changes.0.unwrap(), changes.1.unwrap()];
             changes.sort_by_key(|c| *c == Changed::LastOne);
             assert_eq!(changes, [Changed::Done, Changed::LastOne]);
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn what_is_refused_is_not_counted_and_many_at_once_are_no_more_than_may_be() {
+        each(async |store| {
+            let many = (0..20).map(|_| store.count_attempt("account:a", 5, 0, 10));
+            let may = futures_util::future::join_all(many).await;
+            assert!(may.into_iter().filter(|may| *may.as_ref().unwrap()).count() <= 5);
+            for _ in 0..20 {
+                let _ = store.count_attempt("account:b", 5, 0, 10).await.unwrap();
+            }
+            let kept: i64 = on!(&store, pool => sqlx::query_scalar("SELECT count(*) FROM attempts WHERE counted = 'account:b'")
+                .fetch_one(pool).await).unwrap();
+            assert_eq!(kept, 5);
+            // so the waiting ends when the guesses are old
+            assert!(store.count_attempt("account:b", 5, 10, 20).await.unwrap());
         })
         .await;
     }

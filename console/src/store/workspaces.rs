@@ -202,7 +202,8 @@ impl Store {
         Ok(added == 1)
     }
 
-    /// Changes or ends a membership. One owner always stays, whoever changes what at the same instant.
+    /// Changes or ends a membership. One owner who may sign in always stays, whoever changes what at the
+    /// same instant. Who is taken out has no tokens there any more.
     pub async fn change_member(&self, change: MemberChange<'_>) -> Result<Membership, StoreError> {
         let MemberChange {
             workspace,
@@ -224,7 +225,8 @@ impl Store {
                 return Ok(Membership::NotYours);
             }
             let others: i64 = sqlx::query_scalar(
-                "SELECT count(*) FROM members WHERE workspace_id = $1 AND role = 'owner' AND user_id <> $2")
+                "SELECT count(*) FROM members m JOIN users u ON u.id = m.user_id \
+                 WHERE m.workspace_id = $1 AND m.role = 'owner' AND m.user_id <> $2 AND u.deactivated_at IS NULL")
                 .bind(workspace)
                 .bind(user)
                 .fetch_one(&mut *tx)
@@ -240,11 +242,12 @@ impl Store {
                     .execute(&mut *tx)
                     .await?;
             } else {
-                sqlx::query("DELETE FROM members WHERE workspace_id = $1 AND user_id = $2")
-                    .bind(workspace)
-                    .bind(user)
-                    .execute(&mut *tx)
-                    .await?;
+                for over in [
+                    "DELETE FROM members WHERE workspace_id = $1 AND user_id = $2",
+                    "DELETE FROM tokens WHERE workspace_id = $1 AND user_id = $2",
+                ] {
+                    sqlx::query(over).bind(workspace).bind(user).execute(&mut *tx).await?;
+                }
             }
             Membership::Became(Changed::Done)
         }))
@@ -287,7 +290,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::super::testing::each;
-    use super::super::users::{Home, NewUser};
+    use super::super::users::{Home, NewUser, UserChange};
     use super::*;
 
     async fn user(store: &Store, name: &str) -> String {
@@ -331,6 +334,47 @@ mod tests {
                 "{done:?}"
             );
             assert_eq!(store.members(&workspace, "", 10).await.unwrap().len(), 1);
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn an_owner_who_may_not_sign_in_is_no_owner_who_stays() {
+        each(async |store| {
+            let (ada, bob) = (user(&store, "ada").await, user(&store, "bob").await);
+            let admin = NewUser {
+                email: "root@example.com".into(),
+                name: "root".into(),
+                password: None,
+                instance_admin: true,
+            };
+            store.add_user(&admin, Home::Personal, 1).await.unwrap();
+            let workspace = store.add_workspace("Both", &ada, 2).await.unwrap();
+            store
+                .add_member(&workspace, &bob, Role::Owner, 3)
+                .await
+                .unwrap();
+            let off = UserChange {
+                deactivated: Some(true),
+                ..UserChange::default()
+            };
+            let gone = store.user(&bob).await.unwrap().unwrap();
+            assert_eq!(
+                store.change_user(&gone, &off, 4).await.unwrap(),
+                Changed::Done
+            );
+            let change = |user, role| MemberChange {
+                workspace: &workspace,
+                by: &ada,
+                user,
+                role,
+            };
+            for role in [None, Some(Role::Member)] {
+                let left = store.change_member(change(&ada, role)).await.unwrap();
+                assert_eq!(left, Membership::Became(Changed::LastOne), "{role:?}");
+            }
+            let removed = store.change_member(change(&bob, None)).await.unwrap();
+            assert_eq!(removed, Membership::Became(Changed::Done));
         })
         .await;
     }
