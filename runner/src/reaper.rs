@@ -5,6 +5,7 @@
 //! lost, and ended. Also ends live runs whose network the gateway no longer has, because nothing may run unwatched.
 
 use std::collections::{HashMap, HashSet};
+use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -34,20 +35,39 @@ pub struct Round {
     pub failed: Vec<String>,
 }
 
-/// Reaps until dropped.
-pub async fn reap(runner: &Runner) {
-    loop {
-        let round = round(runner).await;
-        for thing in &round.removed {
+impl Round {
+    fn tell(&self) {
+        for thing in &self.removed {
             tracing::info!(thing, "removed what nobody owns");
         }
-        for thing in &round.failed {
+        for thing in &self.failed {
             tracing::warn!(thing, "could not remove what nobody owns");
         }
-        tokio::select! {
-            () = tokio::time::sleep(INTERVAL) => {}
-            () = runner.ownerless.notified() => {}
-        }
+    }
+}
+
+/// Reaps until dropped. Networks go beside everything else: while an engine hangs on the removal of a sandbox, what
+/// nobody owns must reach nobody, and live runs without a network must end.
+pub async fn reap(runner: &Runner) {
+    let mut removing: Option<Pin<Box<dyn Future<Output = Round> + Send + '_>>> = None;
+    loop {
+        networks(runner).await.tell();
+        let removal = removing.get_or_insert_with(|| Box::pin(sandboxes(runner)));
+        let next = async {
+            tokio::select! {
+                () = tokio::time::sleep(INTERVAL) => {}
+                () = runner.ownerless.notified() => {}
+            }
+        };
+        tokio::pin!(next);
+        let removed = tokio::select! {
+            biased;
+            removed = removal => removed,
+            () = &mut next => continue,
+        };
+        removing = None;
+        removed.tell();
+        next.await;
     }
 }
 
@@ -75,8 +95,16 @@ pub async fn first_round(runner: &Runner) {
 
 /// One round.
 pub async fn round(runner: &Runner) -> Round {
+    let (mut round, of_networks) = tokio::join!(sandboxes(runner), networks(runner));
+    round.removed.extend(of_networks.removed);
+    round.failed.extend(of_networks.failed);
+    round
+}
+
+/// The engine's part, and files. Each list is taken before it is asked who owns what is on it: what comes into being in
+/// between is not on it.
+async fn sandboxes(runner: &Runner) -> Round {
     let mut round = Round::default();
-    // Each list is taken before it is asked who owns what is on it: what comes into being in between is not on it.
     match runner.pods.backend.owned().await {
         Ok(owned) => {
             let mut ownerless = HashMap::<RunId, Vec<SandboxId>>::new();
@@ -93,7 +121,6 @@ pub async fn round(runner: &Runner) -> Round {
         }
         Err(error) => round.failed.push(error.to_string()),
     }
-    networks(runner, &mut round).await;
     folders(runner, &mut round);
     round
 }
@@ -123,7 +150,9 @@ fn is_owned(runner: &Runner, run: &RunId) -> bool {
     runner.pool.runs().contains(run) || runner.runs.knows(run)
 }
 
-async fn networks(runner: &Runner, round: &mut Round) {
+/// The gateway's part.
+async fn networks(runner: &Runner) -> Round {
+    let mut round = Round::default();
     let expected: Vec<_> = runner.wired_runs();
     let networks = match runner.pods.gateway.networks().await {
         Ok(networks) => networks,
@@ -131,7 +160,7 @@ async fn networks(runner: &Runner, round: &mut Round) {
             round
                 .failed
                 .push(format!("asking the gateway for its networks: {error}"));
-            return;
+            return round;
         }
     };
     let mut present = HashSet::new();
@@ -154,9 +183,10 @@ async fn networks(runner: &Runner, round: &mut Round) {
     }
     for run in expected {
         if network_id(&run).is_some_and(|id| !present.contains(&id)) {
-            lost(runner, &run, round).await;
+            lost(runner, &run, &mut round).await;
         }
     }
+    round
 }
 
 /// The gateway no longer has the network of something wired.

@@ -29,6 +29,7 @@ use crate::output::Meter;
 use crate::packages::Packages;
 use crate::pod::Pods;
 use crate::pool::Pool;
+use crate::reaper;
 use crate::records::Records;
 use crate::run::{EndReason, Event, RunId};
 use crate::runs::{Ends, Runs};
@@ -196,7 +197,11 @@ impl Backend for Fake {
     }
 
     fn owned(&self) -> Asked<'_, Vec<Owned>> {
-        Box::pin(async { Ok(Vec::new()) })
+        let left = self.is_mute().then(|| Owned {
+            id: SandboxId("holder".to_owned()),
+            run: RunId::allot(),
+        });
+        Box::pin(async { Ok(left.into_iter().collect()) })
     }
 
     fn import<'a>(
@@ -367,6 +372,39 @@ async fn what_an_engine_does_not_remove_is_buried_beside_other_work_and_nobodys_
     assert!(runner.runs.knows(&run), "it is no leftover of the reaper's");
     runner.tasks.shut_down().await;
     assert!(!runner.runs.knows(&run), "what is left is the next sweep's");
+}
+
+#[tokio::test]
+async fn an_engine_that_hangs_keeps_no_network_of_nobody_and_no_run_without_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let backend = Fake::new(Manner::Mute);
+    let runner = runner(backend.clone(), folder.path());
+    let gateway = tokio::net::UnixListener::bind(&runner.config.control).unwrap();
+    let asked = async {
+        loop {
+            let (mut stream, _) = gateway.accept().await.unwrap();
+            let mut request = vec![0; 1 << 12];
+            let length = stream.read(&mut request).await.unwrap();
+            if request[..length].starts_with(b"GET /v1/networks")
+                && backend.asked().contains(&"remove holder")
+            {
+                break;
+            }
+        }
+    };
+    // while the engine has not answered yet
+    let again = async {
+        while !backend.asked().contains(&"remove holder") {
+            tokio::task::yield_now().await;
+        }
+        runner.ownerless.notify_one();
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = reaper::reap(&runner) => panic!("it goes on for ever"),
+        () = again => {}
+        done = tokio::time::timeout(Duration::from_secs(10), asked) => done.unwrap(),
+    }
 }
 
 #[tokio::test]
