@@ -34,12 +34,13 @@ struct Incoming<'a> {
 
 impl Read for Incoming<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while !sys::is_readable_soon(self.from.as_fd()) {
-            if (self.late)() {
-                return Err(ErrorKind::TimedOut.into());
+        // asked each time: who gives without an end is never waited for
+        while !(self.late)() {
+            if sys::is_readable_soon(self.from.as_fd()) {
+                return self.from.read(buffer);
             }
         }
-        self.from.read(buffer)
+        Err(ErrorKind::TimedOut.into())
     }
 }
 

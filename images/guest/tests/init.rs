@@ -288,6 +288,25 @@ fn files_come_in_before_the_command_and_what_follows_them_is_its_input() {
 }
 
 #[test]
+fn who_gives_files_without_an_end_does_not_outlast_the_deadline() {
+    let folder = folder("endless");
+    let mut command = pid_one(&["1", "--files", "--", "sh", "-c", "echo started"]);
+    command.current_dir(&folder).stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut giving = child.stdin.take().unwrap();
+    let begun = std::time::Instant::now();
+    let folders = b"D\x00\x01d\x01\xff".repeat(1000);
+    while std::io::Write::write_all(&mut giving, &folders).is_ok() {
+        assert!(begun.elapsed().as_secs() < 20, "it is still taken in");
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn files_that_do_not_come_in_whole_start_nothing() {
     let folder = folder("broken");
     for parcel in [

@@ -112,6 +112,7 @@ fn walk(copy: &Copy, sink: &mut impl Sink) -> Result<(), Failure> {
     let mut place = Place {
         shown: copy.from.clone(),
         depth: 0,
+        listed: 0,
     };
     let name = CString::new(plain).map_err(|error| place.told(&error.into()))?;
     let found = statat(CWD, &name, AtFlags::SYMLINK_NOFOLLOW);
@@ -128,6 +129,8 @@ fn walk(copy: &Copy, sink: &mut impl Sink) -> Result<(), Failure> {
 struct Place {
     shown: PathBuf,
     depth: usize,
+    /// Names that were read; they are held until their turn comes.
+    listed: u64,
 }
 
 impl Place {
@@ -195,8 +198,9 @@ fn folder(
         let deep = format!("more than {DEEPEST} folders in each other");
         return Err(place.told(&io::Error::other(deep)));
     }
-    let names = names(at, name).map_err(|error| place.told(&error))?;
-    let (opened, names) = names;
+    let left = MOST.saturating_sub(place.listed);
+    let (opened, names) = names(at, name, left).map_err(|error| place.told(&error))?;
+    place.listed += names.len() as u64;
     for name in names {
         let child = OsString::from_vec(name.to_bytes().to_vec());
         let to = to.join(&child);
@@ -210,7 +214,11 @@ fn folder(
 }
 
 /// An open folder and what is in it, in an order that is always the same.
-fn names(at: BorrowedFd<'_>, name: &CStr) -> io::Result<(std::os::fd::OwnedFd, Vec<CString>)> {
+fn names(
+    at: BorrowedFd<'_>,
+    name: &CStr,
+    most: u64,
+) -> io::Result<(std::os::fd::OwnedFd, Vec<CString>)> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = openat(at, name, flags, Mode::empty())?;
     let mut names = Vec::new();
@@ -219,7 +227,7 @@ fn names(at: BorrowedFd<'_>, name: &CStr) -> io::Result<(std::os::fd::OwnedFd, V
         if !matches!(name.to_bytes(), b"." | b"..") {
             names.push(name);
         }
-        if names.len() as u64 > MOST {
+        if names.len() as u64 > most {
             return Err(too_many());
         }
     }
