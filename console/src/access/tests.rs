@@ -99,6 +99,7 @@ async fn credential(store: &Store, cast: &Cast, actor: &str) -> Option<(&'static
     let secret = Secret::fresh(Opens::Session).unwrap();
     let session = NewSession {
         user,
+        proven: None,
         digest: &secret.digest,
         address: "",
         agent: "",

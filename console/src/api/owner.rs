@@ -84,7 +84,10 @@ pub async fn claim(
     };
     match app.store.claim_instance(&digest, &user, home, now).await? {
         Claim::Made(id) => {
-            session::begin(&app, &id, caller.client, &headers, StatusCode::CREATED).await
+            let user = app.store.user(&id).await?.ok_or_else(Problem::internal)?;
+            session::begin(&app, &user, caller.client, &headers, StatusCode::CREATED)
+                .await?
+                .ok_or_else(Problem::internal)
         }
         Claim::NoLink | Claim::TooLate => Err(no_link()),
     }

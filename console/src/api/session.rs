@@ -111,13 +111,14 @@ pub async fn sign_in(
         .passwords
         .verify(input.password.chars().take(1024).collect(), kept)
         .await?;
+    let wrong = Problem::new(
+        StatusCode::UNAUTHORIZED,
+        "wrong_credentials",
+        "the address or the password is wrong",
+    );
+    let about = Extension(About(format!("email={email}")));
     let Some(user) = user.filter(|_| fits) else {
-        let wrong = Problem::new(
-            StatusCode::UNAUTHORIZED,
-            "wrong_credentials",
-            "the address or the password is wrong",
-        );
-        return Ok((Extension(About(format!("email={email}"))), wrong).into_response());
+        return Ok((about, wrong).into_response());
     };
     if user.deactivated_at.is_some() {
         return Err(Problem::forbidden(
@@ -125,7 +126,8 @@ pub async fn sign_in(
         ));
     }
     app.store.forget_attempts(&account).await?;
-    begin(&app, &user.id, caller.client, &headers, StatusCode::OK).await
+    let begun = begin(&app, &user, caller.client, &headers, StatusCode::OK).await?;
+    Ok(begun.unwrap_or_else(|| (about, wrong).into_response()))
 }
 
 /// Counts one more guess; refuses it if there were too many.
@@ -145,14 +147,15 @@ pub async fn count(app: &App, counted: &str, most: i64, now: Millis) -> Result<(
     ))
 }
 
-/// Begins a session, always with a secret of its own, and hands it over as a cookie.
+/// Begins a session of a user as it was when it proved who it is, always with a secret of its own, and hands it over as
+/// a cookie. `None`: it has another password by now, or may not sign in any more.
 pub async fn begin(
     app: &App,
-    user: &str,
+    user: &User,
     client: Client,
     headers: &HeaderMap,
     status: StatusCode,
-) -> Result<Response, Problem> {
+) -> Result<Option<Response>, Problem> {
     let now = clock::now();
     let secret = Secret::fresh(Opens::Session)?;
     let agent = headers
@@ -165,19 +168,23 @@ pub async fn begin(
         .take(AGENT)
         .collect();
     let session = NewSession {
-        user,
+        user: &user.id,
+        proven: Some(user.version),
         digest: &secret.digest,
         address: &client.0.to_string(),
         agent: &agent,
         ends: now + SESSION,
     };
-    app.store.add_session(session, now).await?;
-    let user = app.store.user(user).await?.ok_or_else(Problem::internal)?;
+    if app.store.add_session(session, now).await?.is_none() {
+        return Ok(None);
+    }
     let cookie =
         cookie::set(&secret.text, app.config.url.as_ref()).ok_or_else(Problem::internal)?;
-    let body = Json(SelfView::of(&user, "session"));
+    let body = Json(SelfView::of(user, "session"));
     let about = Extension(About(format!("user={}", user.id)));
-    Ok((status, about, [(header::SET_COOKIE, cookie)], body).into_response())
+    Ok(Some(
+        (status, about, [(header::SET_COOKIE, cookie)], body).into_response(),
+    ))
 }
 
 /// Who am I?

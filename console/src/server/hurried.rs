@@ -32,6 +32,7 @@ async fn signed_in(store: &Store, name: &str, admin: bool) -> (String, String) {
     let now = crate::clock::now();
     let session = NewSession {
         user: &user,
+        proven: None,
         digest: &secret.digest,
         address: "203.0.113.7",
         agent: "",

@@ -1,6 +1,6 @@
 //! Sessions of browsers and tokens of programs: whose, until when, found by the digest of their secret.
 
-use super::{Store, StoreError, on, row};
+use super::{Lock, Store, StoreError, on, row, transact};
 use crate::clock::{MINUTE, Millis, id};
 
 row! {
@@ -50,6 +50,8 @@ row! {
 pub struct NewSession<'a> {
     /// Whose.
     pub user: &'a str,
+    /// The user's version when it was proven who it is; `None` if whatever became of it meanwhile does not matter.
+    pub proven: Option<i64>,
     /// Of its secret.
     pub digest: &'a [u8],
     /// The client's address.
@@ -92,14 +94,23 @@ macro_rules! tokens_where {
 }
 
 impl Store {
-    /// Begins a session and returns its id.
+    /// Begins a session and returns its id; `None`: what was proven does not hold any more (another password, or the user
+    /// was deactivated), and whoever ended the sessions then has ended this one.
     pub async fn add_session(
         &self,
         session: NewSession<'_>,
         now: Millis,
-    ) -> Result<String, StoreError> {
+    ) -> Result<Option<String>, StoreError> {
         let made = id();
-        on!(self, pool => sqlx::query(
+        transact!(self, Lock::Accounts, tx => {
+            let is: Option<i64> = sqlx::query_scalar("SELECT version FROM users WHERE id = $1 AND deactivated_at IS NULL")
+                .bind(session.user)
+                .fetch_optional(&mut *tx)
+                .await?;
+            if session.proven.is_some_and(|proven| is != Some(proven)) {
+                return Ok(None);
+            }
+            sqlx::query(
             "INSERT INTO sessions (id, user_id, digest, address, agent, created_at, seen_at, expires_at) \
              VALUES ($1, $2, $3, $4, $5, $6, $6, $7)")
             .bind(&made)
@@ -109,10 +120,10 @@ impl Store {
             .bind(session.agent)
             .bind(now)
             .bind(session.ends)
-            .execute(pool)
-            .await
-            .map(|_| ()))?;
-        Ok(made)
+            .execute(&mut *tx)
+            .await?;
+        });
+        Ok(Some(made))
     }
 
     /// The live session of a secret; that it was used is noted once a minute.
@@ -237,5 +248,45 @@ impl Store {
         let ended = on!(self, pool => sqlx::query("DELETE FROM tokens WHERE workspace_id = $1 AND user_id = $2 AND id = $3")
             .bind(workspace).bind(user).bind(token).execute(pool).await.map(|done| done.rows_affected()))?;
         Ok(ended == 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::each;
+    use super::super::users::{Home, NewUser};
+    use super::*;
+
+    #[tokio::test]
+    async fn who_proved_it_with_what_was_changed_meanwhile_is_not_signed_in() {
+        each(async |store| {
+            let new = NewUser {
+                email: "ada@example.com".into(),
+                name: "Ada".into(),
+                password: Some("old".into()),
+                instance_admin: false,
+            };
+            let ada = store.add_user(&new, Home::Personal, 1).await.unwrap();
+            let proven = Some(store.user(&ada).await.unwrap().unwrap().version);
+            let session = |digest: &'static [u8]| NewSession {
+                user: &ada,
+                proven,
+                digest,
+                address: "",
+                agent: "",
+                ends: 100,
+            };
+            assert!(
+                store
+                    .add_session(session(b"one"), 2)
+                    .await
+                    .unwrap()
+                    .is_some()
+            );
+            store.change_password(&ada, "new", "").await.unwrap();
+            assert_eq!(store.add_session(session(b"two"), 3).await.unwrap(), None);
+            assert_eq!(store.sessions_of(&ada, 4).await.unwrap(), []);
+        })
+        .await;
     }
 }
