@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use runner::config::EngineChoice;
 use serde_json::Value;
 
 /// Where engines listen.
@@ -41,11 +42,25 @@ pub struct Leftover {
 }
 
 impl Engine {
-    /// Every engine that answers on this machine.
-    pub fn all() -> Vec<Self> {
-        let mut engines: Vec<Self> = Vec::new();
+    /// Every engine that answers on this machine, the one that `runner.engine` names first.
+    pub fn all(choice: &EngineChoice) -> Vec<Self> {
+        let named = named(choice).map(Path::to_path_buf);
         let own = gateway::ordinary::podman_socket();
-        for socket in own.into_iter().chain(SOCKETS.map(PathBuf::from)) {
+        let usual = own.into_iter().chain(SOCKETS.map(PathBuf::from));
+        Self::answering(named.into_iter().chain(usual))
+    }
+
+    /// The engines that a runner with this configuration may use: the named one alone, or those at their usual sockets.
+    pub fn usable(choice: &EngineChoice) -> Vec<Self> {
+        match named(choice) {
+            Some(socket) => Self::answering(std::iter::once(socket.to_path_buf())),
+            None => Self::all(choice),
+        }
+    }
+
+    fn answering(sockets: impl Iterator<Item = PathBuf>) -> Vec<Self> {
+        let mut engines: Vec<Self> = Vec::new();
+        for socket in sockets {
             let Ok(socket) = socket.canonicalize() else {
                 continue;
             };
@@ -126,6 +141,14 @@ impl Engine {
     }
 }
 
+/// The socket that the configuration names.
+pub fn named(choice: &EngineChoice) -> Option<&Path> {
+    match choice {
+        EngineChoice::Socket(path) => Some(path),
+        EngineChoice::Auto | EngineChoice::Docker | EngineChoice::Podman => None,
+    }
+}
+
 fn parse(answer: &[u8]) -> Option<std::io::Result<Value>> {
     let end = answer.windows(4).position(|w| w == b"\r\n\r\n")?;
     let head = std::str::from_utf8(answer.get(..end)?).ok()?;
@@ -166,5 +189,35 @@ mod tests {
             .unwrap_err();
         assert!(refused.to_string().contains("in use"), "{refused}");
         assert!(parse(b"nonsense").is_none());
+    }
+
+    #[test]
+    fn the_named_engine_is_the_one_that_a_runner_uses() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("p.sock");
+        let choice = EngineChoice::Socket(socket.clone());
+        // none listens there: no other one is taken for it
+        assert_eq!(Engine::usable(&choice), []);
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let server = std::thread::spawn(move || {
+            for _ in 0..2 {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut head = [0; 512];
+                let _ = stream.read(&mut head).unwrap();
+                stream
+                    .write_all(b"HTTP/1.0 200 OK\r\n\r\n{\"Version\":\"4.3.1\"}")
+                    .unwrap();
+            }
+        });
+        let expected = socket.canonicalize().unwrap();
+        let usable = Engine::usable(&choice);
+        assert_eq!(
+            usable.iter().map(Engine::socket).collect::<Vec<_>>(),
+            [expected.as_path()]
+        );
+        // leftovers are looked for there, too
+        let all = Engine::all(&choice);
+        assert_eq!(all.first().map(Engine::socket), Some(expected.as_path()));
+        server.join().unwrap();
     }
 }

@@ -6,7 +6,8 @@ use gateway::kernel::Enforcement;
 use gateway::ordinary::{self, EnterError};
 
 use super::{Check, State};
-use crate::engine::Engine;
+use crate::config::Config;
+use crate::engine::{self, Engine};
 
 pub fn checks(entered: &Result<(), EnterError>, enforcement: Enforcement) -> Vec<Check> {
     let mut checks = match entered {
@@ -26,7 +27,7 @@ pub fn checks(entered: &Result<(), EnterError>, enforcement: Enforcement) -> Vec
         Ok(()) => vec![powers()],
     };
     checks.extend(super::kernel::checks(enforcement));
-    checks.extend([ipv6(), engine()]);
+    checks.push(ipv6());
     checks
 }
 
@@ -79,8 +80,10 @@ fn ipv6() -> Check {
     }
 }
 
-fn engine() -> Check {
-    let engines = Engine::all();
+/// The engine that the runner would use.
+pub fn engine(config: &Config) -> Check {
+    let choice = &config.runner.engine;
+    let engines = Engine::usable(choice);
     let list: Vec<String> = engines
         .iter()
         .map(|e| {
@@ -91,7 +94,14 @@ fn engine() -> Check {
             )
         })
         .collect();
-    if list.is_empty() {
+    if let (true, Some(socket)) = (list.is_empty(), engine::named(choice)) {
+        Check::not(
+            "engine",
+            State::Remark,
+            format!("no container engine answers at {}", socket.display()),
+            "start it, or correct `runner.engine`; `sallyport net attach` works without an engine",
+        )
+    } else if list.is_empty() {
         let fix = "start Docker (`systemctl start docker`) or Podman's socket (`systemctl start podman.socket`); \
                    `sallyport net attach` works without an engine";
         Check::not(

@@ -45,7 +45,7 @@ fn find_beside(config: &Config, gateway: bool, runner: bool) -> Vec<Leftover> {
     }
     // containers of another installation on this machine are its own runner's business
     if let Some(instance) = instance(config).filter(|_| !runner) {
-        for engine in Engine::all() {
+        for engine in Engine::all(&config.runner.engine) {
             let containers = engine.leftovers().unwrap_or_default();
             let own = containers.into_iter().filter(|c| c.instance == instance);
             found.extend(own.map(|c| Leftover::Container(engine.clone(), c)));
