@@ -4,7 +4,7 @@
 //! of many ([`Replay`]). Refuses to own: reading records (the gateway's form of them stays the gateway's).
 //!
 //! What a record does not hold is not guessed: a denial because of an address that was not written down counts as
-//! undecided where the name alone would pass.
+//! undecided where the name alone would pass, unless the class that was written down decides by itself.
 
 mod tally;
 
@@ -14,12 +14,12 @@ mod tests;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::addr::{AddressBook, Class};
+use crate::addr::{AddressBook, Class, Reach};
 use crate::decide::{Lookup, Snapshot, decide_lookup};
 use crate::explain::{Outcome, Question, outcome_of};
 use crate::ids::UnixSeconds;
 use crate::name::{Host, Name};
-use crate::policy::{NetworkMode, Protocol, Speaks, Unknown};
+use crate::policy::{NetworkMode, Policy, Protocol, Rule, Selector, Speaks, Unknown};
 use crate::reason::Reason;
 
 pub use tally::{Example, Group, Replay, Report};
@@ -124,19 +124,19 @@ pub fn decide(s: &Snapshot, contact: &Contact, now: UnixSeconds) -> Verdict {
     match outcome_of(&s, &question, now) {
         Outcome::Deny(denial) => Verdict::Deny(denial.reason),
         Outcome::Ask(_) => Verdict::Ask,
-        Outcome::Permit(ground) => bytes(contact, ground.speaks()),
+        Outcome::Permit(ground) => bytes(&s, contact, ground.speaks()),
     }
 }
 
 /// A permitted connect, with what is known about its bytes and addresses.
-fn bytes(contact: &Contact, speaks: Speaks) -> Verdict {
+fn bytes(s: &Snapshot, contact: &Contact, speaks: Speaks) -> Verdict {
     let by_address = match contact.was {
         Verdict::Deny(Reason::NameResolvesToForbidden | Reason::AddressDenied) => true,
         Verdict::Deny(_) => matches!(contact.to, Host::Name(_)) && contact.class.is_some(),
         Verdict::Permit | Verdict::Ask | Verdict::Undecided => false,
     };
     if by_address && contact.address.is_none() && matches!(contact.to, Host::Name(_)) {
-        return Verdict::Undecided;
+        return by_class(s, contact);
     }
     let nameless = contact.was == Verdict::Deny(Reason::TlsNameMissing);
     match speaks {
@@ -163,8 +163,31 @@ fn look_up(s: &Snapshot, contact: &Contact, now: UnixSeconds) -> Verdict {
             }
         }
         // the name may be asked for; whether its addresses may be told depends on what they are
-        Lookup::Permit(_) | Lookup::Ancestor if contact.class.is_some() => Verdict::Undecided,
+        Lookup::Permit(_) | Lookup::Ancestor if contact.class.is_some() => by_class(s, contact),
         Lookup::Permit(_) | Lookup::Ancestor => Verdict::Permit,
+    }
+}
+
+/// A permitted name that was denied because of an address, of which only the class was recorded: a class that a layer
+/// opens nowhere is denied whatever the address was.
+fn by_class(s: &Snapshot, contact: &Contact) -> Verdict {
+    let forbidden = Reason::NameResolvesToForbidden;
+    let (Some(class), true) = (contact.class, contact.was == Verdict::Deny(forbidden)) else {
+        return Verdict::Undecided;
+    };
+    let closes = |policy: &Policy| match class.reach() {
+        Reach::Never => true,
+        Reach::Policy => false,
+        Reach::Private => !policy.private,
+        Reach::PrivateByCidr => {
+            let opens = |rule: &Rule| matches!(&rule.to, Selector::Cidr(net) if AddressBook::may_name_special(net));
+            !policy.private || !policy.allow.iter().any(opens)
+        }
+    };
+    if s.layers().iter().any(|layer| closes(layer.policy())) {
+        Verdict::Deny(forbidden)
+    } else {
+        Verdict::Undecided
     }
 }
 

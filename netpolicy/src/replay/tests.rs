@@ -100,8 +100,8 @@ fn what_the_record_does_not_hold_is_not_guessed() {
         // the address that was in the way is not in the record
         (
             Contact {
-                class: Some(Class::Private),
-                ..contact("a.com", 443, Verdict::Deny(Reason::NameResolvesToForbidden))
+                class: Some(Class::Public),
+                ..contact("a.com", 443, Verdict::Deny(Reason::AddressDenied))
             },
             Verdict::Undecided,
         ),
@@ -126,6 +126,48 @@ fn what_the_record_does_not_hold_is_not_guessed() {
         ),
     ] {
         assert_eq!(decide(&s, &contact, NOW), expected, "{contact:?}");
+    }
+}
+
+#[test]
+fn a_class_that_nothing_opens_decides_without_the_address() {
+    let forbidden = Verdict::Deny(Reason::NameResolvesToForbidden);
+    let closed = policy("network: domains\nallow:\n- host: a.com");
+    let private = policy("network: domains\nprivate: true\nallow:\n- host: a.com");
+    let special = policy(
+        "network: domains\nprivate: true\nallow:\n- host: a.com\n- { cidr: 192.0.2.0/24, ports: [443] }",
+    );
+    for (class, under_closed, under_private, under_special) in [
+        (
+            Class::Private,
+            forbidden,
+            Verdict::Undecided,
+            Verdict::Undecided,
+        ),
+        (
+            Class::Host,
+            forbidden,
+            Verdict::Undecided,
+            Verdict::Undecided,
+        ),
+        (Class::Special, forbidden, forbidden, Verdict::Undecided),
+        (Class::Metadata, forbidden, forbidden, forbidden),
+        (Class::Gateway, forbidden, forbidden, forbidden),
+    ] {
+        // a look-up, and a connect
+        for port in [0, 443] {
+            let was = Contact {
+                class: Some(class),
+                ..contact("a.com", port, forbidden)
+            };
+            for (s, expected) in [
+                (&closed, under_closed),
+                (&private, under_private),
+                (&special, under_special),
+            ] {
+                assert_eq!(decide(s, &was, NOW), expected, "{was:?}");
+            }
+        }
     }
 }
 
