@@ -95,8 +95,10 @@ impl Verbs {
                     .mistakes(found.iter().map(ToString::to_string)),
                 ProposeError::NoBase => Problem::new(409, "conflict", message)
                     .hint("`sallyport policy source` says why"),
+                ProposeError::Exists(_) => Problem::new(409, "conflict", message)
+                    .hint("choose another name; a proposal is never written over"),
                 ProposeError::Git(_) => Problem::new(502, "source_refused", message)
-                    .hint("choose a name that no proposal has yet, and see whether the source's key may push"),
+                    .hint("see whether the source's key may push"),
                 ProposeError::File(_) | ProposeError::Mirror(_) => {
                     Problem::new(502, "source_refused", message)
                 }

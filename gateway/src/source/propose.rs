@@ -10,7 +10,7 @@ use netpolicy::document::Mistake;
 
 use super::files::FileError;
 use super::follow::Source;
-use super::git::LITTLE;
+use super::git::{Git, LITTLE};
 use super::load::{Catalogue, Document, Documents};
 use super::mirror::MirrorError;
 use super::names::{NameError, Oid, TreePath, is_short_name};
@@ -53,7 +53,10 @@ pub enum ProposeError {
     /// The mirror.
     #[error(transparent)]
     Mirror(#[from] MirrorError),
-    /// Git, or the remote, which has the branch already or does not let us push.
+    /// The remote has the branch.
+    #[error("the proposal {0} exists already")]
+    Exists(String),
+    /// Git, or the remote, which does not let us push.
     #[error("writing the proposal")]
     Git(#[from] ProgramError),
 }
@@ -129,6 +132,11 @@ impl Source {
             self.config().remote.as_str(),
             &refspec,
         ];
+        // Asked before, for a push of the very same commit succeeds; the lease is what holds if somebody is faster.
+        let reference = format!("refs/heads/{branch}");
+        if is_there(&git, self.config().remote.as_str(), &reference).await? {
+            return Err(ProposeError::Exists(request.name.clone()));
+        }
         git.run(&push, b"", LITTLE).await?.good()?;
         Ok(Proposed {
             branch,
@@ -202,6 +210,18 @@ impl Source {
         Catalogue::check(config, base, after).map_err(ProposeError::Mistakes)?;
         Ok(files)
     }
+}
+
+/// Whether the remote has this branch.
+async fn is_there(git: &Git, remote: &str, reference: &str) -> Result<bool, ProgramError> {
+    let list = [
+        "ls-remote",
+        "--quiet",
+        "--end-of-options",
+        remote,
+        reference,
+    ];
+    Ok(!git.line(&list, b"").await?.is_empty())
 }
 
 /// No two files that somebody takes for one; the loader would refuse the merged commit.

@@ -64,7 +64,15 @@ async fn a_proposal_is_a_branch_beside_the_followed_one_and_is_written_once() {
     let again = source
         .propose(&request("close-it", "policies/research.yml", OPEN), 0)
         .await;
-    assert!(matches!(again, Err(ProposeError::Git(_))), "{again:?}");
+    assert!(matches!(again, Err(ProposeError::Exists(_))), "{again:?}");
+    // nor the very same one
+    let same = source
+        .propose(&request("close-it", "policies/research.yml", CLOSED), 1000)
+        .await;
+    assert!(
+        matches!(&same, Err(error) if error.to_string() == "the proposal close-it exists already"),
+        "{same:?}"
+    );
     assert_eq!(
         lab.remote.git(
             &["rev-parse", "refs/heads/sallyport/proposals/close-it"],
