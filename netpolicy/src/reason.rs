@@ -59,7 +59,7 @@ reasons! {
     TlsNameMissing "tls_name_missing" "The TLS ClientHello names no server, so the flow cannot be judged; send the server name.",
     TlsNameMismatch "tls_name_mismatch" "The TLS server name is not the name that was looked up or asked for.",
     TlsMalformed "tls_malformed" "The first bytes are not a well-formed TLS ClientHello.",
-    HttpMalformed "http_malformed" "The request head is malformed or ambiguous.",
+    HttpMalformed "http_malformed" "The request head is malformed or ambiguous, or the server speaks no HTTP.",
     HttpHostMismatch "http_host_mismatch" "The request's host is not the name that was looked up or asked for.",
     HttpRequestNotAllowed "http_request_not_allowed" "The host is permitted, this method or path is not.",
     LimitFlows "limit_flows" "Too many flows are open at once; close some, or raise `limits.flows`.",

@@ -128,13 +128,25 @@ impl Tally {
         };
         group.up = group.up.saturating_add(close.up);
         group.down = group.down.saturating_add(close.down);
-        // dialled for its first bytes, which were then denied: that is told once, as the denial it is
-        let denied = Reason::ALL.iter().any(|reason| reason.code() == close.end);
-        if denied && close.up == 0 && close.down == 0 {
+        let Some(reason) = Reason::ALL.iter().find(|reason| reason.code() == close.end) else {
+            return;
+        };
+        // dialled for its first bytes, which were then denied: that is told once, as the denial it is, together with what
+        // the other side may have said before
+        let denial = self::key(Outcome::Denied, &close.subject, Some(*reason));
+        let told = self.groups.contains_key(&denial);
+        if close.up > 0 || (close.down > 0 && !told) {
+            return;
+        }
+        if let Some(group) = self.groups.get_mut(&key) {
             group.count = group.count.saturating_sub(1);
+            group.down = group.down.saturating_sub(close.down);
             if group.count == 0 {
                 self.groups.remove(&key);
             }
+        }
+        if let Some(denied) = self.groups.get_mut(&denial) {
+            denied.down = denied.down.saturating_add(close.down);
         }
     }
 
@@ -324,6 +336,54 @@ mod tests {
             (permitted.len(), permitted[0].count, permitted[0].up),
             (1, 2, 7)
         );
+    }
+
+    #[test]
+    fn a_flow_that_only_the_other_side_spoke_on_is_told_once() {
+        let open = |port| {
+            Entry::Open(Box::new(Open {
+                flow: u64::from(port),
+                subject: subject("git.example", port),
+                upstream: "203.0.113.9:22".parse().unwrap(),
+                local: None,
+                class: None,
+                by: Vec::new(),
+                policy: PolicyHash([0; 32]),
+                generation: Generation(1),
+            }))
+        };
+        let close = |port, end: &str| {
+            Entry::Close(Box::new(Close {
+                flow: u64::from(port),
+                subject: subject("git.example", port),
+                sni: None,
+                alpn: Vec::new(),
+                http: None,
+                datagrams: None,
+                up: 0,
+                down: 14,
+                duration_ms: 1,
+                end: end.to_owned(),
+            }))
+        };
+        let denial = Entry::Denial(Box::new(Denied {
+            subject: subject("git.example", 22),
+            reason: Reason::HttpMalformed,
+            ..*denied("git.example")
+        }));
+        let mut tally = Tally::default();
+        for entry in [open(22), denial, close(22, "http_malformed")] {
+            tally.add(&entry);
+        }
+        let summary = tally.summary();
+        assert!(summary.permitted.is_empty(), "{summary:?}");
+        assert_eq!((summary.denied[0].count, summary.denied[0].down), (1, 14));
+        // what the run's end cut off was a flow, and nobody's denial
+        for entry in [open(23), close(23, "run_ended")] {
+            tally.add(&entry);
+        }
+        let permitted = tally.summary().permitted;
+        assert_eq!((permitted[0].count, permitted[0].down), (1, 14));
     }
 
     #[test]

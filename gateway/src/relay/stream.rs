@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use netpolicy::decide::Evidence;
+use netpolicy::decide::{Denial, Evidence};
 use netpolicy::policy::Speaks;
 use netpolicy::reason::Reason;
 use tokio::net::TcpStream;
@@ -67,7 +67,7 @@ pub async fn run(
     if spoke.load(Ordering::Relaxed) {
         // no HTTP server speaks first, and what of its words arrived is not known
         let refusal = Refusal::new(
-            plain_denial(Reason::HttpMalformed),
+            no_http_server(&lane),
             Language::Other,
             &Evidence::HttpMalformed,
         );
@@ -75,6 +75,20 @@ pub async fn run(
     }
     // boxed: few flows turn, and all would carry its room
     Box::pin(super::http::run(lane, client, server, early, notes)).await
+}
+
+/// A request to a server that spoke first: denied where the entry that permits the flow says what may be spoken.
+fn no_http_server(lane: &Lane<'_>) -> Denial {
+    let plain = plain_denial(Reason::HttpMalformed);
+    match lane.flow.ground.rules().last() {
+        Some((layer, policy, at)) => Denial {
+            layer: Some(*layer),
+            policy: Some(policy.clone()),
+            rule: Some(at.clone()),
+            ..plain
+        },
+        None => plain,
+    }
 }
 
 /// Both directions of a flow whose bytes are decided already.

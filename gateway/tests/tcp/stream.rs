@@ -206,6 +206,27 @@ fn tls_31_a_name_inside_an_any_flow_must_agree_also_after_the_server_spoke() {
 }
 
 #[test]
+fn a_request_to_a_server_that_is_none_of_http_is_denied_with_the_line_that_let_the_flow_in() {
+    const JUDGED: &str = "policy: p\nnetwork: domains\nallow:\n  - host: ok.net\n    ports: [22]\n    speaks: any\ndeny:\n  - host: evil.net\n";
+    run(JUDGED, |lab| async move {
+        let origin = lab.origin(22).await;
+        lab.door(22);
+        let mut client = lab.connect(lab.lease("ok.net"), 22);
+        let mut server = accept(&origin).await;
+        write(&mut server, b"SSH-2.0-x\r\n").await;
+        read(&mut client, 11).await;
+        write(&mut client, b"GET / HTTP/1.1\r\nHost: ok.net\r\n\r\n").await;
+        assert!(!matches!(rest(&mut server).await, Ok(bytes) if !bytes.is_empty()));
+        assert_eq!(lab.ends(1).await, ["http_malformed"]);
+        let by = lab.entries().into_iter().find_map(|entry| match entry {
+            Entry::Denial(denied) => denied.by,
+            _ => None,
+        });
+        assert_eq!(by.map(|by| by.at.line), Some(4));
+    });
+}
+
+#[test]
 fn in_internet_a_denied_name_is_heard_before_anything_is_dialled() {
     run(INTERNET, |lab| async move {
         let origin = lab.origin(443).await;
