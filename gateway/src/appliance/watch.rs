@@ -104,9 +104,15 @@ impl Watcher for NamespaceWatcher {
         loop {
             match self.monitor.changed().await {
                 Ok(changes) => {
-                    // that one is mostly about other namespaces
-                    if changes != [Change::Programs] {
-                        tracing::warn!(?changes, "somebody else changed the gateway namespace");
+                    match changes.as_slice() {
+                        // mostly about other namespaces
+                        [Change::Programs] => {}
+                        [Change::Overflow] => tracing::info!(
+                            "more changed in the gateway namespace than there were notices of; it is looked at again"
+                        ),
+                        _ => {
+                            tracing::warn!(?changes, "somebody else changed the gateway namespace")
+                        }
                     }
                     self.posture.wake();
                 }

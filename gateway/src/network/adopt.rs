@@ -35,8 +35,13 @@ impl Registry {
             let link = links
                 .iter()
                 .find(|l| l.network.as_ref() == Some(&state.id) && l.link.as_str() == state.link);
-            let whole = link.filter(|l| l.v4 == Some(state.v4) && l.v6 == Some(state.v6));
             let id = state.id.clone();
+            if link.is_none() {
+                tracing::info!(sandbox.id = %id, "the namespace of a network has ended and its link with it; the network is removed");
+                self.parts.states.remove(&id)?;
+                continue;
+            }
+            let whole = link.filter(|l| l.v4 == Some(state.v4) && l.v6 == Some(state.v6));
             let outcome = whole
                 .ok_or(ChangeError::Unknown(id.clone()))
                 .and_then(|link| self.adopt_one(state, link));
