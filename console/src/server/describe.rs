@@ -5,7 +5,7 @@ use utoipa::PartialSchema;
 use utoipa::openapi::{InfoBuilder, OpenApi};
 
 use super::problem::{Problem, Wrong};
-use crate::access::{Action, Reach, rule};
+use crate::access::{Action, ByToken, Reach, Rule, rule};
 
 /// Completes what the routes say: every operation may answer with a problem, and says who may.
 pub fn document((mut described, actions): (OpenApi, Vec<(String, String, Action)>)) -> Value {
@@ -13,7 +13,8 @@ pub fn document((mut described, actions): (OpenApi, Vec<(String, String, Action)
         .title("Sallyport")
         .version(env!("CARGO_PKG_VERSION"))
         .description(Some(
-            "The console's API. Errors are problem+json; lists are paged with `cursor` and `limit`.",
+            "The console's API. Errors are problem+json; lists that take `cursor` and `limit` are paged: \
+             an answer's `next` is the next page's cursor. Audit logs are read on with `after`.",
         ))
         .build();
     let mut document = serde_json::to_value(described).unwrap_or_default();
@@ -27,15 +28,17 @@ pub fn document((mut described, actions): (OpenApi, Vec<(String, String, Action)
             );
         };
         tell(&["x-sallyport-action"], json!(action.word()));
+        // the handlers' own names repeat, and generators of clients need one for each
+        tell(&["operationId"], json!(action.word().replace('.', "_")));
         tell(
             &["responses", "default"],
             json!({ "$ref": "#/components/responses/Problem" }),
         );
-        let security = match rule(action).reach {
-            Reach::Open => json!([]),
-            Reach::Person | Reach::Workspace(_) | Reach::Instance => {
-                json!([{ "session": [] }, { "token": [] }])
-            }
+        let Rule { reach, by_token } = rule(action);
+        let security = match (reach, by_token) {
+            (Reach::Open, _) => json!([]),
+            (_, ByToken::Never) => json!([{ "session": [] }]),
+            (_, ByToken::Read | ByToken::Write) => json!([{ "session": [] }, { "token": [] }]),
         };
         tell(&["security"], security);
     }

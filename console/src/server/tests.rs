@@ -39,6 +39,27 @@ async fn every_route_is_described_and_every_description_is_a_route() {
     .await;
 }
 
+#[test]
+fn operations_have_names_of_their_own_and_say_truly_who_may() {
+    let document = super::describe::document(routes::table().described());
+    let mut names = std::collections::BTreeSet::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let name = operation["operationId"].as_str().unwrap();
+            assert!(names.insert(name), "{method} {path}: {name} again");
+        }
+    }
+    let security =
+        |path: &str, method: &str| document["paths"][path][method]["security"].to_string();
+    let tokens = "/api/v1/workspaces/{workspace}/tokens";
+    assert_eq!(security(tokens, "post"), r#"[{"session":[]}]"#);
+    assert_eq!(
+        security("/api/v1/workspaces/{workspace}", "get"),
+        r#"[{"session":[]},{"token":[]}]"#
+    );
+    assert_eq!(security("/api/v1/session", "post"), "[]");
+}
+
 #[tokio::test]
 async fn every_answer_has_the_security_headers_and_an_id() {
     each(async |store| {
