@@ -39,6 +39,12 @@ pub fn unknown(id: &NetworkId) -> Problem {
         .hint("`sallyport net ls` lists them")
 }
 
+/// It is another user's.
+pub fn not_yours(id: &NetworkId) -> Problem {
+    Problem::new(403, "not_allowed", format!("the network {id} is not yours"))
+        .hint("who attached it may change it, and root")
+}
+
 /// A kernel act failed.
 pub fn kernel(error: &KernelError) -> Problem {
     match error {

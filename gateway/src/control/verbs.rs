@@ -10,7 +10,7 @@ use std::time::Duration;
 use netpolicy::ids::NetworkId;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::access::{Peer, is_ours, may_any, may_in};
+use super::access::{Group, Peer, is_ours, may, may_any, may_in};
 use super::api::{
     AttachRequest, Detached, ExplainRequest, FlowView, FourTuple, Health, NetworkView, Owner,
     PolicyReplaced, PolicySource, PostureView, Problem, SelftestReport, Via,
@@ -171,11 +171,14 @@ impl Verbs {
             .hint("detach some, or raise `gateway.networks_per_user`"))
     }
 
-    /// Whether a user may change a network: who attached it, or somebody who may do everything. For others there is none.
+    /// Whether a user may change a network: who attached it, or somebody who may do everything. Who may not even look at
+    /// networks is not told that there is one.
     pub fn owned(&self, id: &NetworkId, peer: Peer) -> Result<(), Problem> {
         let owner = self.ctx.networks.by_id(id).map(|network| network.owner);
         if is_ours(peer.uid) || owner == Some(peer.uid) {
             Ok(())
+        } else if owner.is_some() && may(&self.users, peer, Group::Observe) {
+            Err(problems::not_yours(id))
         } else {
             Err(problems::unknown(id))
         }

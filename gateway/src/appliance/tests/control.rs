@@ -61,7 +61,7 @@ fn a_user_that_is_not_listed_gets_nothing_and_a_listed_one_exactly_its_group() {
     let mut config = lab.config();
     config.control_users = ControlUsers {
         observe: [61001, 61002].into(),
-        attach: [61002].into(),
+        attach: [61002, 61003].into(),
         ..ControlUsers::default()
     };
     lab.start(config.clone());
@@ -89,8 +89,9 @@ fn a_user_that_is_not_listed_gets_nothing_and_a_listed_one_exactly_its_group() {
     };
     assert_eq!(statuses(61000), "403 403 403");
     assert_eq!(statuses(61001), "200 403 403");
-    // in the right group, but another user's network: there is none
-    assert_eq!(statuses(61002), "200 404 404");
+    // in the right group, but another user's network: it is not its own, and for who may not look there is none
+    assert_eq!(statuses(61002), "200 403 403");
+    assert_eq!(statuses(61003), "403 404 404");
     sandbox.echoes(FAR).unwrap();
     assert_eq!(statuses(0), "200 200 200");
 }
