@@ -41,6 +41,36 @@ fn every_verb_has_help() {
         assert!(said.out.contains("Usage:"), "{verb:?}");
     }
     assert!(sallyport(&["--help"]).expect(0).out.contains("Exit codes:"));
+    // not even that is done in silence
+    let doctor = sallyport(&["doctor", "--help"]).expect(0).out;
+    assert!(doctor.contains("podman pause"), "{doctor}");
+}
+
+#[test]
+fn the_policy_that_the_readme_shows_has_no_mistake_and_no_warning() {
+    let readme = include_str!("../../README.md");
+    let (_, rest) = readme.split_once("```yaml\npolicy:").expect("an example");
+    let (policy, _) = rest.split_once("```").expect("its end");
+    let directory = tempfile::tempdir().expect("directory");
+    std::fs::write(directory.path().join("p.yml"), format!("policy:{policy}")).expect("policy");
+    sallyport_in(
+        directory.path(),
+        &["policy", "check", "--deny-warnings", "p.yml"],
+    )
+    .expect(0);
+}
+
+#[test]
+fn a_configuration_is_checked_by_its_name_or_as_the_one_in_use() {
+    let directory = tempfile::tempdir().expect("directory");
+    std::fs::write(directory.path().join("c.yml"), "gateway: { nonsense: 1 }\n").expect("config");
+    for arguments in [
+        &["config", "check", "c.yml"][..],
+        &["config", "check", "--config", "c.yml"],
+    ] {
+        let said = sallyport_in(directory.path(), arguments).expect(1);
+        assert!(said.out.contains("nonsense"), "{said:?}");
+    }
 }
 
 #[test]

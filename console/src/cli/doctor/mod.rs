@@ -17,7 +17,10 @@ use crate::show::{self, Format};
 
 const HELP: &str = "\
 Exit code 1 when something is wrong that keeps sandboxes from running or from being enforced. Remarks and leftovers \
-do not count. Nothing is changed; `sallyport uninstall` removes leftovers.";
+do not count. Nothing of Sallyport's is changed; `sallyport uninstall` removes leftovers.
+
+An ordinary user's doctor looks from the user namespace of rootless Podman, as that user's gateway does. Where there is none \
+yet Podman makes it: its folders below ~/.config and ~/.local/share, and a process `podman pause` that stays.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
@@ -88,6 +91,7 @@ pub fn perform(_arguments: &Arguments, shared: &Shared) -> Verdict {
     let mut checks = host::checks(&entered, enforcement);
     match loaded {
         Ok(config) => {
+            checks.push(host::engine(&config));
             checks.push(host::room(&config.gateway.state_dir));
             checks.push(configuration(shared));
             checks.extend(roles::checks(&config));
