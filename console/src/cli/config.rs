@@ -1,5 +1,7 @@
 //! `sallyport config`: check the configuration file, print its JSON Schema.
 
+use std::path::PathBuf;
+
 use clap::Subcommand;
 use gateway::config::EgressFilter;
 
@@ -11,14 +13,20 @@ use crate::show::{self, Format};
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Read the configuration and list every mistake
-    Check,
+    Check {
+        /// The file, instead of the one that `--config` names
+        file: Option<PathBuf>,
+    },
     /// Print the JSON Schema of the file
     Schema,
 }
 
 pub fn perform(verb: &Verb, shared: &Shared) -> Verdict {
     match verb {
-        Verb::Check => check(shared),
+        Verb::Check { file } => check(&Shared {
+            config: file.clone().or_else(|| shared.config.clone()),
+            ..shared.clone()
+        }),
         Verb::Schema => show::json(&schema::document()).map(|()| Outcome::Good),
     }
 }

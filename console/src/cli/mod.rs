@@ -28,8 +28,8 @@ use crate::show::{self, Format};
 
 const AFTER: &str = "\
 Examples:
-  sallyport run --policy domains-private.yml -- make test
-  sallyport run --policy none --image debian:12 -- ./untrusted
+  sallyport run --policy none -- python3 -c 'print(6 * 7)'
+  sallyport run --policy internet --copy agent.py -- python3 agent.py
   sallyport policy check policies/*.yml
   sallyport policy explain policies/research.yml api.github.com:443
   sallyport net attach --netns /run/netns/mine --policy internet

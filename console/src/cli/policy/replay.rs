@@ -31,13 +31,13 @@ pub struct Arguments {
 /// Which changes fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Fail {
-    /// Any
+    /// Whatever changes
     Any,
     /// Something is newly permitted
     NewlyPermitted,
     /// Something is newly denied, or asked about
     NewlyDenied,
-    /// None: only show
+    /// Nothing: changes are only shown
     Never,
 }
 
