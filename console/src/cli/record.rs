@@ -187,9 +187,15 @@ fn verified(report: &Report, format: Format) -> Verdict {
                 (Some(first), Some(last)) => format!("{first} to {last}"),
                 _ => "none".to_owned(),
             };
+            let anchors = match report.anchors {
+                0 => "no anchor was compared".to_owned(),
+                1 => "1 anchor agrees".to_owned(),
+                many => format!("{many} anchors agree"),
+            };
             show::out(format_args!(
-                "{} records ({range}) in {} segments, {} anchors agree",
-                report.lines, report.segments, report.anchors
+                "{} ({range}) in {}, {anchors}",
+                show::count(report.lines, "record"),
+                show::count(report.segments, "segment"),
             ))?;
             for (seq, milliseconds) in &report.gaps {
                 show::out(format_args!(

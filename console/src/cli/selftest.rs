@@ -7,16 +7,16 @@ use crate::exit::{Outcome, Verdict};
 use crate::show::{self, Format};
 
 const HELP: &str = "\
-The gateway attaches two probe sandboxes, sends every kind of packet and frame that no policy lets through from one of
-them, in both families, and watches the uplink, the other sandbox and the machine's own listeners: none may arrive. Then
+The gateway attaches two probe sandboxes, sends every kind of packet and frame that no policy lets through from one of \
+them, in both families, and watches the uplink, the other sandbox and the machine's own listeners: none may arrive. Then \
 a policy permits one of these listeners, and it must be reached. Nothing is sent to other machines.
 
-The gateway runs the same table before it enforces, after each repair of its kernel rules, and on a schedule
-(`gateway.selftest.every`); the outcome is in the record (`sallyport record export`), the newest one in `sallyport doctor`.
+The gateway runs the same table before it enforces, after each repair of its kernel rules, and on a schedule \
+(`gateway.selftest.every`); the outcome is in the record (`sallyport record export`), the newest one in `sallyport doctor`. \
 A check that fails seals the gateway until one passes.
 
-Where the kernel can hold no rules, sandboxes have a socket to the proxy and no link: then the proxy is tried, and the last
-line says that networks are not enforced. What `gateway.egress_filter: off` opens is `skipped`. The uplink of a gateway of
+Where the kernel can hold no rules, sandboxes have a socket to the proxy and no link: then the proxy is tried, and the last \
+line says that networks are not enforced. What `gateway.egress_filter: off` opens is `skipped`. The uplink of a gateway of \
 an ordinary user cannot be watched: there a packet counts as held back when no sandbox and no listener saw it.
 
 Exit code 1 when a check failed, or while the gateway does not enforce. A check that this machine offers nothing to try on is `skipped`.";

@@ -86,7 +86,7 @@ fn against(s: &Snapshot, question: &Question, denial: &Denial) -> Option<String>
         Reason::AddressSpecial => {
             format!("In {policy}, set `private: true` and add under `allow`: {entry}")
         }
-        Reason::NameResolvesToForbidden => return by_class(denial),
+        Reason::NameResolvesToForbidden => return by_class(s, denial),
         Reason::TlsNameMismatch | Reason::HttpHostMismatch => {
             format!(
                 "Let the client send {} as server name or Host.",
@@ -117,12 +117,15 @@ fn by_name(s: &Snapshot, question: &Question, denial: &Denial) -> Option<String>
 }
 
 /// A permitted name that leads to a class that is not open.
-fn by_class(denial: &Denial) -> Option<String> {
+fn by_class(s: &Snapshot, denial: &Denial) -> Option<String> {
     let policy = policy_of(denial);
     match denial.class? {
         Class::Private | Class::Host if denial.note.is_none() => {
             Some(format!("In {policy}, set `private: true`."))
         }
+        Class::Special if is_private(s, denial) => Some(format!(
+            "In {policy}, add a `cidr` entry that names the range."
+        )),
         Class::Special => Some(format!(
             "In {policy}, set `private: true` and add a `cidr` entry that names the range."
         )),

@@ -29,7 +29,11 @@ pub fn checks(config: &Config) -> Vec<Check> {
         Ok((health, posture)) => {
             checks.push(Check::ok(
                 "gateway",
-                format!("version {}, {} networks", health.version, health.networks),
+                format!(
+                    "version {}, {}",
+                    health.version,
+                    crate::show::count(health.networks, "network")
+                ),
             ));
             let seen = match &posture.cause {
                 Some(cause) => format!("{}: {cause}", posture.label),
