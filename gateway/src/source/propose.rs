@@ -119,9 +119,15 @@ impl Source {
             )
             .await?;
         let branch = format!("{BRANCHES}/{}", request.name);
+        let reference = format!("refs/heads/{branch}");
+        let remote = self.config().remote.as_str();
+        // Asked before, for a push of the very same commit succeeds; the lease is what holds if somebody is faster.
+        if is_there(&git, remote, &reference).await? {
+            return Err(ProposeError::Exists(request.name.clone()));
+        }
         // An empty expectation: the branch must not exist.
-        let lease = format!("--force-with-lease=refs/heads/{branch}:");
-        let refspec = format!("{commit}:refs/heads/{branch}");
+        let lease = format!("--force-with-lease={reference}:");
+        let refspec = format!("{commit}:{reference}");
         let push = [
             "push",
             "--quiet",
@@ -129,14 +135,9 @@ impl Source {
             "--no-follow-tags",
             &lease,
             "--end-of-options",
-            self.config().remote.as_str(),
+            remote,
             &refspec,
         ];
-        // Asked before, for a push of the very same commit succeeds; the lease is what holds if somebody is faster.
-        let reference = format!("refs/heads/{branch}");
-        if is_there(&git, self.config().remote.as_str(), &reference).await? {
-            return Err(ProposeError::Exists(request.name.clone()));
-        }
         git.run(&push, b"", LITTLE).await?.good()?;
         Ok(Proposed {
             branch,

@@ -218,9 +218,12 @@ fn a_request_to_a_server_that_is_none_of_http_is_denied_with_the_line_that_let_t
         write(&mut client, b"GET / HTTP/1.1\r\nHost: ok.net\r\n\r\n").await;
         assert!(!matches!(rest(&mut server).await, Ok(bytes) if !bytes.is_empty()));
         assert_eq!(lab.ends(1).await, ["http_malformed"]);
-        let by = lab.entries().into_iter().find_map(|entry| match entry {
-            Entry::Denial(denied) => denied.by,
-            _ => None,
+        let by = lab.entries().into_iter().find_map(|entry| {
+            if let Entry::Denial(denied) = entry {
+                denied.by
+            } else {
+                None
+            }
         });
         assert_eq!(by.map(|by| by.at.line), Some(4));
     });
