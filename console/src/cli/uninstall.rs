@@ -74,6 +74,15 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
         // all of them are tried, whatever happens to one
         things.chain(folders).collect()
     };
+    let state = folders(&config, true).len() > folders(&config, false).len();
+    if state && !arguments.purge {
+        let (gateway, runner) = (&config.gateway.state_dir, &config.runner.state_dir);
+        show::note(format_args!(
+            "sallyport: state stays in {} and {}; --purge removes it",
+            gateway.display(),
+            runner.display()
+        ));
+    }
     report(&removals, arguments, shared.format())
 }
 

@@ -78,6 +78,11 @@ fn changes_are_told_in_words() {
             vec!["from 2027-02-01 on, newly permitted: a.com, tcp ports 443 (b.yaml:4)"],
         ),
         (
+            "network: none",
+            "network: none\nlimits: { flows: 256 }",
+            Vec::new(),
+        ),
+        (
             "network: none\nlimits: { flows: 5 }",
             "network: none\nlimits: { flows: 6, upload: 1KiB }\ningress: [{ ports: [80] }]",
             vec![

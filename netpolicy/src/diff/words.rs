@@ -234,6 +234,10 @@ fn limits(before: &Policy, after: &Policy) -> Vec<Change> {
     let changed = rows.into_iter().filter_map(|(key, was, is, usual, form)| {
         // without a limit of its own everything passes, or what is usual
         let most = |limit: Option<u64>| limit.or(usual).unwrap_or(u64::MAX);
+        // what is usual is the same whether it is written or not
+        if key != "records" && most(is) == most(was) {
+            return None;
+        }
         let effect = match most(is).cmp(&most(was)) {
             // the share of the record that a network has anyway may be either
             _ if key == "records" && (was.is_none() || is.is_none()) => Effect::Other,
