@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_flow_that_only_the_other_side_spoke_on_is_told_once() {
-        let open = |port| {
+        let open = |port: u16| {
             Entry::Open(Box::new(Open {
                 flow: u64::from(port),
                 subject: subject("git.example", port),
@@ -352,7 +352,7 @@ mod tests {
                 generation: Generation(1),
             }))
         };
-        let close = |port, end: &str| {
+        let close = |port: u16, end: &str| {
             Entry::Close(Box::new(Close {
                 flow: u64::from(port),
                 subject: subject("git.example", port),
@@ -366,13 +366,11 @@ mod tests {
                 end: end.to_owned(),
             }))
         };
-        let denial = Entry::Denial(Box::new(Denied {
-            subject: subject("git.example", 22),
-            reason: Reason::HttpMalformed,
-            ..*denied("git.example")
-        }));
+        let mut denial = denied("git.example");
+        denial.subject = subject("git.example", 22);
+        denial.reason = Reason::HttpMalformed;
         let mut tally = Tally::default();
-        for entry in [open(22), denial, close(22, "http_malformed")] {
+        for entry in [open(22), Entry::Denial(denial), close(22, "http_malformed")] {
             tally.add(&entry);
         }
         let summary = tally.summary();
