@@ -107,11 +107,13 @@ impl Watcher for NamespaceWatcher {
                     match changes.as_slice() {
                         // mostly about other namespaces
                         [Change::Programs] => {}
-                        [Change::Overflow] => tracing::info!(
-                            "more changed in the gateway namespace than there were notices of; it is looked at again"
-                        ),
+                        [Change::Overflow] => {
+                            tracing::info!(
+                                "more changed in the gateway namespace than there were notices of; it is looked at again"
+                            );
+                        }
                         _ => {
-                            tracing::warn!(?changes, "somebody else changed the gateway namespace")
+                            tracing::warn!(?changes, "somebody else changed the gateway namespace");
                         }
                     }
                     self.posture.wake();
