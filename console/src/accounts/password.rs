@@ -37,8 +37,8 @@ pub enum HashError {
 }
 
 impl HashError {
-    fn of(error: impl ToString) -> Self {
-        Self::Failed(error.to_string())
+    fn of<E: std::fmt::Display>(error: E) -> Self {
+        Self::Failed(format!("{error}"))
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_comes_to_a_full_waiting_room_is_told_at_once() {
         let passwords = Passwords::new().unwrap();
-        let many = (0..AT_ONCE + WAITING + 1)
+        let many = (0..=AT_ONCE + WAITING)
             .map(|_| passwords.verify("x".to_owned(), Some("no hash".to_owned())));
         let busy = futures_util::future::join_all(many).await;
         let is_busy = |found: &&Result<bool, HashError>| matches!(found, Err(HashError::Busy));

@@ -251,25 +251,22 @@ async fn a_token_ends_with_its_creators_access() {
             .await;
         let workspace = format!("/api/v1/workspaces/{}", made.json["id"].as_str().unwrap());
         let members = format!("{workspace}/members");
-        let added = console
-            .tell(
-                Method::POST,
-                &members,
-                &[("cookie", &owner)],
-                json!({ "email": "bob@example.com", "role": "member" }),
-            )
-            .await;
-        assert_eq!(added.status, 204, "{}", added.text);
+        let member = json!({ "email": "bob@example.com", "role": "member" });
+        let join = async || {
+            console
+                .tell(
+                    Method::POST,
+                    &members,
+                    &[("cookie", &owner)],
+                    member.clone(),
+                )
+                .await
+        };
+        assert_eq!(join().await.status, 204);
         let signed = cookie(&sign_in(&console, "bob@example.com", PASSWORD).await);
         let body = json!({ "name": "ci", "scope": "read", "expires_in_days": 1 });
-        let token = console
-            .tell(
-                Method::POST,
-                &format!("{workspace}/tokens"),
-                &[("cookie", &signed)],
-                body,
-            )
-            .await;
+        let (tokens, by) = (format!("{workspace}/tokens"), [("cookie", signed.as_str())]);
+        let token = console.tell(Method::POST, &tokens, &by, body).await;
         let bearer = format!("Bearer {}", token.json["token"].as_str().unwrap());
         let by_token = async || {
             console
@@ -293,10 +290,7 @@ async fn a_token_ends_with_its_creators_access() {
         assert_eq!(removed.status, 204);
         assert_eq!(by_token().await.status, 401);
         // and does not come back with them
-        let body = json!({ "email": "bob@example.com", "role": "member" });
-        console
-            .tell(Method::POST, &members, &[("cookie", &owner)], body)
-            .await;
+        assert_eq!(join().await.status, 204);
         assert_eq!(
             get(&console, &signed, &workspace).await.json["role"],
             "member"

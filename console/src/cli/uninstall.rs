@@ -51,6 +51,7 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
     } else {
         find(&config)
     };
+    let state = folders(&config, true).len() > folders(&config, false).len();
     let folders = folders(&config, arguments.purge);
     let removals: Vec<Removal> = if arguments.dry_run {
         let what = leftovers
@@ -74,7 +75,6 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
         // all of them are tried, whatever happens to one
         things.chain(folders).collect()
     };
-    let state = folders(&config, true).len() > folders(&config, false).len();
     if state && !arguments.purge {
         let (gateway, runner) = (&config.gateway.state_dir, &config.runner.state_dir);
         show::note(format_args!(
