@@ -104,6 +104,80 @@ fn the_reason_of_a_refused_name_stands_in_the_record() {
     );
 }
 
+/// A rule over UDP beside a denied name, as in README.
+const BESIDE: &str = "\
+policy: beside
+network: domains
+allow:
+  - { host: ok.sallylab.net, protocol: udp, ports: any }
+deny:
+  - host: evil.sallylab.net
+";
+
+fn patient() -> UdpSocket {
+    let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    let patience = Some(lab::client::PATIENCE);
+    socket.set_read_timeout(patience).expect("timeout");
+    socket
+}
+
+/// Whether datagrams that begin with this octet come back.
+fn comes_back(socket: &UdpSocket, to: SocketAddr, first: u8) -> bool {
+    let (sent, mut buffer) = ([first, b'x', b'y'], [0; 16]);
+    socket.send_to(&sent, to).is_ok()
+        && matches!(socket.recv_from(&mut buffer), Ok((n, _)) if buffer.get(..n) == Some(&sent[..]))
+}
+
+#[test]
+fn what_is_no_hello_passes_beside_a_denied_name_whatever_it_begins_with() {
+    let lab = Lab::builder().gateway_only().start();
+    let names = quic::serve(&lab.topology.internet, tls(PUBLIC4), &lab.authority);
+    let sandbox = lab.sandbox(BESIDE);
+    sandbox.run(|| {
+        let to = at("ok.sallylab.net", port::UDP_ECHO);
+        let running = patient();
+        for first in 0..=u8::MAX {
+            assert!(comes_back(&patient(), to, first), "{first:#x} begins");
+            assert!(comes_back(&running, to, first), "{first:#x} in the middle");
+        }
+        let web = at("ok.sallylab.net", port::TLS);
+        assert!(quic::echo(web, "evil.sallylab.net", &lab.authority, b"x").is_err());
+    });
+    assert!(names.all().is_empty());
+}
+
+#[test]
+fn after_a_restart_only_an_adopted_network_is_doubted() {
+    let mut lab = Lab::builder().gateway_only().start();
+    let adopted = lab.sandbox(BESIDE);
+    let to = adopted.run(|| at("ok.sallylab.net", port::UDP_ECHO));
+    assert!(adopted.run(|| comes_back(&patient(), to, b'h')));
+    lab.gateway_mut().kill();
+    lab.gateway_mut().launch();
+    lab::wait::eventually("datagrams to pass again", || {
+        adopted.run(|| comes_back(&patient(), to, 0)).then_some(())
+    });
+    assert!(
+        !adopted.run(|| comes_back(&patient(), to, b'h')),
+        "it begins"
+    );
+    let beside = adopted.run(|| {
+        let running = patient();
+        comes_back(&running, to, 0) && comes_back(&running, to, b'h')
+    });
+    assert!(!beside, "behind something else");
+    let all = lab.records();
+    assert!(
+        all.iter()
+            .filter(|r| r["reason"] == "tls_malformed")
+            .count()
+            >= 2
+    );
+    let fresh = lab.sandbox(BESIDE);
+    let said = fresh.run(|| comes_back(&patient(), at("ok.sallylab.net", port::UDP_ECHO), b'h'));
+    assert!(said, "a fresh network");
+}
+
 /// Attacks.
 mod denials {
     use lab::{Leak, Mode, denied};

@@ -91,6 +91,7 @@ impl Registry {
         may_join(states.values().map(|entered| &entered.state), &state)?;
         let network = self.enter(&mut states, state, &composed)?;
         drop(states);
+        let _ = network.adopted.set(std::time::Instant::now());
         // A flow of before that has no close in the record was reset by the restart; this entry says so.
         let adopted = self.parts.firewall.require();
         let outcome = adopted

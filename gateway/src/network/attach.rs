@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use ipnet::IpNet;
@@ -200,6 +200,7 @@ impl Registry {
             ledger: Ledger::new(&composed.snapshot.limits(), state.used),
             flows: FlowTable::default(),
             recent: Recent::default(),
+            adopted: OnceLock::new(),
             ended: CancellationToken::new(),
         });
         let entered = Entered {

@@ -23,7 +23,8 @@ pub mod state;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use netpolicy::decide::Snapshot;
@@ -88,6 +89,8 @@ pub struct Network {
     pub flows: FlowTable,
     /// What was denied last.
     pub recent: Recent,
+    /// When this gateway took it over from an earlier one, whose flows it knows nothing of.
+    pub adopted: OnceLock<Instant>,
     /// Fires when the network is detached.
     pub ended: CancellationToken,
 }

@@ -246,7 +246,7 @@ pub fn judges_each_request(s: &Snapshot, ground: &Ground, now: UnixSeconds) -> b
 }
 
 /// Whether a name that a datagram shows could be denied on this flow over UDP: QUIC is expected there, or a `deny` entry
-/// names hosts. Where it is not, what shows no name may be anything.
+/// names hosts. Where it is not, a connection of which nothing is known may go on.
 pub fn judges_names(s: &Snapshot, ground: &Ground, now: UnixSeconds) -> bool {
     let could_deny = || {
         s.layers().iter().any(|layer| {

@@ -3,11 +3,13 @@
 //! Datagrams are held until that is known, within a limit of number and time; nothing is sent meanwhile.
 
 use netpolicy::decide::{Evidence, Heard};
+use netpolicy::ids::Generation;
 use netpolicy::policy::Speaks;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use super::HELD;
+use super::cut::Past;
 use super::table::Held;
 use crate::detect::Hello;
 use crate::detect::quic::{Claims, Inspector, Look};
@@ -20,8 +22,25 @@ pub(super) struct First {
     /// Knows the handshakes that they began.
     pub inspector: Inspector,
     look: Look,
-    /// Whether a connection between the same ends was cut, so that only a hello may follow.
-    pub follows_cut: bool,
+}
+
+/// What a session said so far.
+#[derive(Debug, Default)]
+pub(super) struct Hearing {
+    /// From the first datagram on.
+    pub inspector: Option<Inspector>,
+    /// What was permitted, for later policies: one hello for each connection.
+    pub said: Vec<Evidence>,
+    /// Whether names are judged here, and under which policy that was asked.
+    pub judged: Option<(Generation, bool)>,
+}
+
+impl Hearing {
+    /// Whether a hello of QUIC was read.
+    pub fn is_quic(&self) -> bool {
+        let inspector = self.inspector.as_ref();
+        inspector.is_some_and(Inspector::has_connections)
+    }
 }
 
 /// Reads until the first datagrams are known for what they are; `None` when there are none that go anywhere.
@@ -34,7 +53,6 @@ pub(super) async fn hear(
         datagrams: Vec::new(),
         inspector: Inspector::new(claims),
         look: Look::Drop("nothing came"),
-        follows_cut: false,
     };
     for _ in 0..HELD {
         let Ok(Some(held)) = timeout_at(due, inbox.recv()).await else {
@@ -74,18 +92,17 @@ impl First {
         })
     }
 
-    /// The evidence, where bytes are judged this way. What cannot be a handshake is nothing that TLS may be. Where names
-    /// are `judged`, a session does not begin in the middle of a connection: its name was judged by another policy, or
-    /// never. A version that cannot be read has no name and passes by the lease.
-    pub fn evidence(&self, speaks: Speaks, judged: bool) -> Evidence {
+    /// The evidence, where bytes are judged this way. What cannot be a handshake is nothing that TLS may be. Elsewhere a
+    /// short header is like any text, unless the `past` has a connection that must not go on. A version that cannot be
+    /// read has no name and passes by the lease.
+    pub fn evidence(&self, speaks: Speaks, past: Past) -> Evidence {
         match (&self.look, speaks) {
             (Look::Hello(hello), _) => Evidence::Tls {
                 name: hello.name.clone(),
             },
             (Look::Malformed(_) | Look::Need | Look::Drop(_), _)
             | (Look::NotQuic | Look::Middle, Speaks::Tls) => Evidence::TlsMalformed,
-            _ if self.follows_cut => Evidence::TlsMalformed,
-            (Look::Middle, _) if judged => Evidence::TlsMalformed,
+            (look, _) if past.forbids(look) => Evidence::TlsMalformed,
             (Look::Pass | Look::Middle | Look::NotQuic, _) => Evidence::Opaque,
         }
     }

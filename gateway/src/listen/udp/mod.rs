@@ -53,7 +53,10 @@ pub(crate) struct Sessions {
     errors: Arc<Errors>,
     /// Handshakes of QUIC that any session began.
     handshakes: Arc<Known>,
+    /// Servers with which a newer policy ended a connection, and those with which one ended otherwise. Apart, so that
+    /// connections that a sandbox ends itself push nothing out that was cut.
     cut: cut::Cut,
+    ended: cut::Cut,
     table: Mutex<Table>,
     began: Instant,
 }
@@ -71,6 +74,7 @@ pub fn serve_udp(
         errors,
         handshakes: Arc::default(),
         cut: cut::Cut::default(),
+        ended: cut::Cut::default(),
         table: Mutex::default(),
         began: Instant::now(),
     });

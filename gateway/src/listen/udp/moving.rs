@@ -11,14 +11,14 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use netpolicy::decide::Evidence;
-use netpolicy::ids::Generation;
 use netpolicy::reason::Reason;
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
-use super::hearing::First;
+use super::cut::Past;
+use super::hearing::{First, Hearing};
 use super::session::Session;
 use super::table::Held;
 use crate::detect::quic::{Inspector, Look};
@@ -42,25 +42,6 @@ const READY: Interest = Interest::READABLE.add(Interest::ERROR);
 thread_local! {
     /// Lent to one session while it moves datagrams: an idle session holds no buffer.
     static BATCH: RefCell<Batch> = RefCell::default();
-}
-
-/// What a session said so far.
-#[derive(Debug, Default)]
-pub(super) struct Hearing {
-    /// From the first datagram on.
-    inspector: Option<Inspector>,
-    /// What was permitted, for later policies: one hello for each connection.
-    said: Vec<Evidence>,
-    /// Whether names are judged here, and under which policy that was asked.
-    judged: Option<(Generation, bool)>,
-}
-
-impl Hearing {
-    /// Whether a hello of QUIC was read.
-    pub(super) fn is_quic(&self) -> bool {
-        let inspector = self.inspector.as_ref();
-        inspector.is_some_and(Inspector::has_connections)
-    }
 }
 
 /// A session whose datagrams move.
@@ -138,7 +119,7 @@ impl Moving<'_> {
 
     /// Judges the first datagrams and sends them.
     fn begin(&mut self, mut first: First) -> Result<(), End> {
-        let evidence = first.evidence(self.flow.ground.speaks(), self.judges_names());
+        let evidence = first.evidence(self.flow.ground.speaks(), self.past());
         self.judge(&evidence, first.hello())?;
         let pieces = first.inspector.released();
         self.heard.inspector = Some(first.inspector);
@@ -178,10 +159,23 @@ impl Moving<'_> {
         }
     }
 
+    /// What is known of connections of this network with this server. Where no name could be denied, one that was not
+    /// cut may as well go on.
+    fn past(&mut self) -> Past {
+        let (is_cut, doubted) = self.session.came_before(self.flow.upstream);
+        if is_cut {
+            return Past::Cut;
+        }
+        if doubted && self.judges_names() {
+            return Past::Unknown;
+        }
+        Past::Clean
+    }
+
     /// Whether what shows no hello passes unread: the middle of connections whose hello was judged, or whatever else
-    /// where names decide nothing.
+    /// where nothing was that must not go on.
     fn passes_unread(&mut self) -> bool {
-        self.heard.is_quic() || !self.judges_names()
+        self.heard.is_quic() || self.past() == Past::Clean
     }
 
     /// What the sandbox's socket has.
@@ -216,12 +210,16 @@ impl Moving<'_> {
 
     /// One datagram from the sandbox, looked at.
     fn up_one(&mut self, bytes: &[u8]) -> Result<(), End> {
-        let unread = self.passes_unread();
+        let past = if self.heard.is_quic() {
+            Past::Clean
+        } else {
+            self.past()
+        };
         let Some(inspector) = &mut self.heard.inspector else {
             return Ok(());
         };
         match inspector.look(bytes) {
-            Look::Middle if !unread => Ok(()),
+            look if past.forbids(&look) => self.judge(&Evidence::TlsMalformed, None),
             Look::Pass | Look::Middle | Look::NotQuic => self.send_up(bytes),
             Look::Need | Look::Drop(_) => Ok(()),
             Look::Malformed(_) => self.judge(&Evidence::TlsMalformed, None),

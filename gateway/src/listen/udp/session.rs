@@ -3,6 +3,7 @@
 //! Owns the order of these steps and what a session that never opened says. Refuses to own: which datagrams pass and how
 //! they move ([`super::moving`]). Until the record of the open session is written, nothing is sent.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,15 +14,17 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::Sessions;
-use super::hearing::{First, hear};
-use super::moving::{Hearing, Moving};
-use super::table::{Held, Key, Place};
+use super::cut::{Cut, Server, is_young};
+use super::hearing::{First, Hearing, hear};
+use super::moving::Moving;
+use super::table::{Held, Place};
 use crate::context::now_ms;
 use crate::detect::quic::Claims;
 use crate::kernel::icmp::Trouble;
 use crate::kernel::sessions::{Cutting, reply_socket};
 use crate::listen::flow::{Failed, Origin, Unreached, open, record_unreached, unless_ended};
 use crate::listen::route::{Route, route};
+use crate::listen::tcp::canonical;
 use crate::relay::{End, Notes, plain_denial};
 use crate::uplink::datagrams::DialledDatagrams;
 
@@ -40,7 +43,7 @@ pub(super) struct Session {
 struct Dialled {
     upstream: UdpSocket,
     reply: UdpSocket,
-    address: std::net::SocketAddr,
+    address: SocketAddr,
     ground: Ground,
     generation: netpolicy::ids::Generation,
 }
@@ -55,8 +58,7 @@ impl Session {
                 self.sessions.handshakes.clone(),
                 self.origin.network.id.clone(),
             );
-            let mut first = hear(&mut inbox, due, claims).await.ok_or(Unreached::Gone)?;
-            first.follows_cut = self.sessions.cut.has(self.key(), std::time::Instant::now());
+            let first = hear(&mut inbox, due, claims).await.ok_or(Unreached::Gone)?;
             let dialled = self.reach(&mut intent, &first).await?;
             Ok((first, dialled))
         };
@@ -76,11 +78,20 @@ impl Session {
         }
     }
 
-    fn key(&self) -> Key {
-        Key {
-            source: self.origin.source,
-            destination: self.origin.destination,
-        }
+    /// The server as the sandbox calls it and as it was dialled: it may come by another name.
+    fn servers(&self, upstream: SocketAddr) -> [Server; 2] {
+        let id = &self.origin.network.id;
+        [self.origin.destination, upstream].map(|address| (id.clone(), canonical(address)))
+    }
+
+    /// Whether a newer policy cut a connection of this network with this server, and whether another could go on.
+    pub(super) fn came_before(&self, upstream: SocketAddr) -> (bool, bool) {
+        let now = std::time::Instant::now();
+        let servers = self.servers(upstream);
+        let known = |cut: &Cut| servers.iter().any(|server| cut.has(server, now));
+        let adopted = self.origin.network.adopted.get().copied();
+        let doubted = is_young(adopted, now) || known(&self.sessions.ended);
+        (known(&self.sessions.cut), doubted)
     }
 
     /// Decides with what was heard, and opens both sockets. Nothing is sent.
@@ -158,8 +169,16 @@ impl Session {
             Err(denial) => End::Cause(denial.reason),
         };
         let is_cut = matches!(end, End::Cause(Reason::PolicySuperseded));
-        if is_cut && moving.heard.is_quic() {
-            self.sessions.cut.add(self.key(), std::time::Instant::now());
+        if moving.heard.is_quic() {
+            let (sessions, now) = (&self.sessions, std::time::Instant::now());
+            let known = if is_cut {
+                &sessions.cut
+            } else {
+                &sessions.ended
+            };
+            for server in self.servers(flow.upstream) {
+                known.add(server, now);
+            }
         }
         let mut notes = moving.notes;
         notes.datagrams = Some(moving.count);
