@@ -168,6 +168,7 @@ fn network(dir: &std::path::Path) -> Arc<Network> {
         ledger: Ledger::new(&limits, Used::default()),
         flows: FlowTable::default(),
         recent: gateway::network::recent::Recent::default(),
+        adopted: std::sync::OnceLock::new(),
         ended: tokio_util::sync::CancellationToken::new(),
     })
 }

@@ -183,6 +183,7 @@ impl Lab {
             ledger: Ledger::new(&limits, Used::default()),
             flows: FlowTable::default(),
             recent: gateway::network::recent::Recent::default(),
+            adopted: std::sync::OnceLock::new(),
             ended: tokio_util::sync::CancellationToken::new(),
         });
         self.networks.insert(&network);

@@ -309,6 +309,7 @@ fn attach(ctx: &Context, dir: &std::path::Path, policy: &str, v4: Ipv4Addr) -> A
         live: ArcSwap::from_pointee(live),
         flows: FlowTable::default(),
         recent: gateway::network::recent::Recent::default(),
+        adopted: std::sync::OnceLock::new(),
         ended: tokio_util::sync::CancellationToken::new(),
     });
     ctx.networks.insert(&network);
