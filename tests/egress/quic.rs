@@ -108,6 +108,7 @@ fn the_reason_of_a_refused_name_stands_in_the_record() {
 const BESIDE: &str = "\
 policy: beside
 network: domains
+limits: { flows: 1000, rate: 1000 }
 allow:
   - { host: ok.sallylab.net, protocol: udp, ports: any }
 deny:
