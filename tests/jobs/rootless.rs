@@ -58,7 +58,7 @@ fn invariant_2_killing_an_ordinary_users_gateway_opens_nothing(place: Place) {
     let config = lab.directory().join("config.yml").display().to_string();
     let script = format!(
         "ok() {{ curl -sf -m 1 -o /dev/null http://ok.sallylab.net/; }}
-         forbidden() {{ (echo x > /dev/udp/8.8.8.8/53) 2> /dev/null; curl -s -m 1 http://{OTHER4}/ && exit 9; }}
+         forbidden() {{ (echo x > /dev/udp/8.8.8.8/53) 2> /dev/null; curl -sf -m 1 http://{OTHER4}/ && exit 9; }}
          ok || exit 8
          while ok && [ $SECONDS -lt 30 ]; do forbidden; done
          until ok || [ $SECONDS -gt 60 ]; do forbidden; done
