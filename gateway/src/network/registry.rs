@@ -21,7 +21,7 @@ use super::names::{NameError, Names};
 use super::state::{State, StateDir};
 use crate::config::EgressFilter;
 use crate::context::Context;
-use crate::kernel::{Firewall, KernelError};
+use crate::kernel::{Firewall, KernelError, Ns};
 use crate::policy::{ComposeError, Composed, Composer, Stamp};
 use crate::record::Unwritable;
 use crate::record::entry::{Entry, NetworkChange};
@@ -226,9 +226,10 @@ impl Registry {
         self.parts.states.run_dir()
     }
 
-    /// Whether sandboxes have links: there is a kernel part.
-    pub fn has_links(&self) -> bool {
-        self.parts.firewall.get().is_some()
+    /// Where the links of sandboxes end; none without a kernel part.
+    pub fn namespace(&self) -> Result<Option<Ns>, KernelError> {
+        let enforcer = self.parts.firewall.get();
+        enforcer.map(|e| e.ns().duplicate()).transpose()
     }
 
     /// Why there is none.

@@ -30,10 +30,9 @@ const CONTROL: u16 = 60_000;
 /// The rows of one time.
 pub fn run(selftest: &Selftest) -> Result<SelftestReport, ChangeError> {
     let began = Instant::now();
-    let table = if selftest.registry.has_links() {
-        linked(selftest)?
-    } else {
-        socket::run(selftest)?
+    let table = match selftest.registry.namespace()? {
+        Some(gateway) => linked(selftest, &gateway)?,
+        None => socket::run(selftest)?,
     };
     Ok(SelftestReport {
         checks: table.done(),
@@ -42,7 +41,7 @@ pub fn run(selftest: &Selftest) -> Result<SelftestReport, ChangeError> {
 }
 
 /// Where sandboxes have links.
-fn linked(selftest: &Selftest) -> Result<Table, ChangeError> {
+fn linked(selftest: &Selftest, gateway: &Ns) -> Result<Table, ChangeError> {
     let registry = &selftest.registry;
     let marks = Marks::new()?;
     let preset = |name: &str| PolicySource::Preset(name.to_owned());
@@ -55,7 +54,7 @@ fn linked(selftest: &Selftest) -> Result<Table, ChangeError> {
         target(registry, Family::Ipv4),
         target(registry, Family::Ipv6),
     ];
-    let mut watch = Watch::open(marks, &other.namespace)?;
+    let mut watch = Watch::open(marks, gateway, &other.namespace)?;
     let mut table = Table::default();
     witness(&mut table, &mut watch, &marks);
     closed(&mut table, registry, &other, &marks);
@@ -183,19 +182,20 @@ pub fn forbidden(
     } else {
         "sent, and seen nowhere"
     };
+    let frames: Vec<Vec<u8>> = list.iter().map(|f| f.frame.clone()).collect();
     let mut sent = Vec::new();
     let mut missed = watch.missed().unwrap_or(0);
     let mut more = 0;
     for _ in 0..TRIES {
-        let frames: Vec<Vec<u8>> = list.iter().map(|f| f.frame.clone()).collect();
+        let wanted = frames.clone();
         sent = from.run(move || {
             let wire = Wire::open(INNER)?;
-            Ok(frames.iter().map(|frame| put(&wire, frame)).collect())
+            Ok(wanted.iter().map(|frame| put(&wire, frame)).collect())
         })?;
-        watch.look_for(SETTLES);
+        let all = watch.look_for_all(&frames, SETTLES);
         let now = watch.missed().unwrap_or(u64::MAX);
         more = now - missed;
-        if more == 0 {
+        if all && more == 0 {
             break;
         }
         missed = now;
@@ -209,17 +209,18 @@ pub fn forbidden(
         );
     }
     for (one, sent) in list.iter().zip(sent) {
+        let promise = format!("{} goes nowhere", one.what);
         let seen = match (sent, watch.seen_of(&one.frame)) {
             (_, Some(place)) => Err(format!("it was seen in {place}")),
             (Err(error), None) => Err(format!("it could not be sent: {error}")),
+            (Ok(()), None) if !watch.has_entered(&one.frame) => {
+                let why = "it was sent and lost before the gateway: this machine carries too much";
+                table.skip(one.check, one.family, &promise, why);
+                continue;
+            }
             (Ok(()), None) => Ok(nowhere.to_owned()),
         };
-        table.row(
-            one.check,
-            one.family,
-            &format!("{} goes nowhere", one.what),
-            seen,
-        );
+        table.row(one.check, one.family, &promise, seen);
     }
     Ok(())
 }

@@ -91,16 +91,17 @@ fn every_kind_of_frame_is_noticed_where_it_gets_through_in_the_uplink_and_in_ano
     for (place, witness_outside) in [("the uplink", true), ("another sandbox", false)] {
         let (sandbox, outside) = unguarded();
         let (list, nowhere) = (list.clone(), Ns::anonymous().unwrap());
+        let entry = outside.duplicate().unwrap();
         let table = if witness_outside {
             outside.run(move || {
-                let mut watch = Watch::open(marks, &nowhere)?;
+                let mut watch = Watch::open(marks, &entry, &nowhere)?;
                 let mut table = Table::default();
                 forbidden(&mut table, &mut watch, &sandbox, &list)?;
                 Ok(table)
             })
         } else {
             nowhere.run(move || {
-                let mut watch = Watch::open(marks, &outside)?;
+                let mut watch = Watch::open(marks, &entry, &outside)?;
                 let mut table = Table::default();
                 forbidden(&mut table, &mut watch, &sandbox, &list)?;
                 Ok(table)

@@ -21,6 +21,9 @@ const UPLINK: &str = "the uplink";
 #[derive(Debug)]
 pub struct Watch {
     marks: Marks,
+    /// Where everything that a sandbox sends comes in, whatever becomes of it then.
+    entry: Witness,
+    entered: BTreeSet<u16>,
     witnesses: Vec<(&'static str, Witness)>,
     seen: BTreeSet<(u16, &'static str)>,
     /// Why there is none in the uplink, where that is not ours to watch.
@@ -28,8 +31,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// In the namespace of the calling thread, and in another sandbox's.
-    pub fn open(marks: Marks, other: &Ns) -> Result<Self, KernelError> {
+    /// In the namespace of the calling thread and in another sandbox's; `entry` is where sandboxes' links end.
+    pub fn open(marks: Marks, entry: &Ns, other: &Ns) -> Result<Self, KernelError> {
         let mut witnesses = vec![("another sandbox", other.run(Witness::open)?)];
         let mut blind = None;
         match Witness::open() {
@@ -46,6 +49,8 @@ impl Watch {
         }
         Ok(Self {
             marks,
+            entry: entry.run(Witness::open)?,
+            entered: BTreeSet::new(),
             witnesses,
             seen: BTreeSet::new(),
             blind,
@@ -55,6 +60,9 @@ impl Watch {
     /// Reads what has come so far.
     pub fn look(&mut self) {
         let mut buffer = [0; LONGEST];
+        while let Ok(frame) = self.entry.receive(&mut buffer) {
+            self.entered.extend(self.marks.found_in(frame));
+        }
         for (place, witness) in &self.witnesses {
             while let Ok(frame) = witness.receive(&mut buffer) {
                 if let Some(number) = self.marks.found_in(frame) {
@@ -62,6 +70,23 @@ impl Watch {
                 }
             }
         }
+    }
+
+    /// Looks until all of these frames have come in, and then for a time; whether all have. A frame waits on its way in
+    /// for as long as the machine has other work.
+    pub fn look_for_all(&mut self, frames: &[Vec<u8>], time: Duration) -> bool {
+        let due = Instant::now() + AT_ONCE;
+        while !frames.iter().all(|frame| self.has_entered(frame)) && Instant::now() < due {
+            self.look_for(Duration::from_millis(1));
+        }
+        self.look_for(time);
+        frames.iter().all(|frame| self.has_entered(frame))
+    }
+
+    /// Whether a frame has come in, by its mark.
+    pub fn has_entered(&self, frame: &[u8]) -> bool {
+        let number = self.marks.found_in(frame);
+        number.is_some_and(|number| self.entered.contains(&number))
     }
 
     /// Goes on looking for a time.
@@ -107,11 +132,9 @@ impl Watch {
 
     /// How many frames no witness saw for want of room.
     pub fn missed(&mut self) -> io::Result<u64> {
-        let counts = self
-            .witnesses
-            .iter_mut()
-            .map(|(_, witness)| witness.missed());
-        counts.sum()
+        let places = self.witnesses.iter_mut().map(|(_, witness)| witness);
+        let witnesses = places.chain([&mut self.entry]);
+        witnesses.map(Witness::missed).sum()
     }
 }
 
