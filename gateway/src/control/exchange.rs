@@ -47,6 +47,49 @@ pub enum ExchangeError {
     Late(Duration),
 }
 
+/// What the other side of an exchange says when it refuses; its kind says who that is.
+pub trait Refusal: std::error::Error + 'static {
+    /// The other side, as people call it.
+    const WHO: &'static str;
+}
+
+/// Why a request has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError<R: Refusal> {
+    /// Nobody listens there, or the socket may not be opened.
+    #[error("connecting to the {} at {}", R::WHO, .path.display())]
+    Connect {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The other side said no, and why.
+    #[error(transparent)]
+    Refused(#[from] R),
+    /// The connection broke.
+    #[error("speaking to the {}", R::WHO)]
+    Http(#[source] hyper::Error),
+    /// The answer is not what the API promises (another version?).
+    #[error("reading the {}'s answer: {_0}", R::WHO)]
+    Malformed(String),
+    /// No answer in time.
+    #[error("the {} did not answer within {_0:?}", R::WHO)]
+    Late(Duration),
+}
+
+impl<R: Refusal> From<ExchangeError> for CallError<R> {
+    fn from(error: ExchangeError) -> Self {
+        match error {
+            ExchangeError::Connect { path, source } => Self::Connect { path, source },
+            ExchangeError::Http(error) => Self::Http(error),
+            ExchangeError::Malformed(what) => Self::Malformed(what),
+            ExchangeError::Late(patience) => Self::Late(patience),
+        }
+    }
+}
+
 /// What is asked.
 #[derive(Debug)]
 pub struct Ask<'a> {

@@ -1,9 +1,9 @@
 //! Doors: each turns one wire shape into questions for netpolicy and never decides itself.
 //!
 //! [`dns`] answers names; [`tcp`] takes what the kernel delivered transparently, paired with the first SYNs that
-//! [`gate`] answered; [`udp`] takes datagrams; [`echo`] takes pings; [`proxy`] speaks the explicit proxy protocol. TCP
-//! doors end in [`flow`]: route, dial, decide bytes, relay, record. [`deny`] says no in the language that the client
-//! spoke.
+//! [`gate`] answered; [`udp`] takes datagrams and [`echo`] takes pings, as [`sessions`]; [`proxy`] speaks the explicit
+//! proxy protocol. TCP doors end in [`flow`]: route, dial, decide bytes, relay, record. [`deny`] says no in the language
+//! that the client spoke.
 
 pub mod broker;
 pub mod deny;
@@ -14,6 +14,7 @@ pub mod gate;
 pub mod proxy;
 mod record;
 mod route;
+mod sessions;
 pub mod tcp;
 pub mod udp;
 

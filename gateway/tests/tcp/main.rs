@@ -13,6 +13,8 @@ mod ends;
 mod gate;
 mod http;
 mod http2;
+mod http2_ends;
+mod http_answers;
 mod lab;
 mod limits;
 mod proxy;

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use gateway::control::exchange::{Ask, Exchange, ExchangeError, Lines, decode, within};
+use gateway::control::exchange::{Ask, CallError, Exchange, Lines, Refusal, decode, within};
 use hyper::body::{Body, Frame};
 use hyper::client::conn::http1::handshake;
 use hyper::{Method, Request, header};
@@ -28,42 +28,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A chunk of output is at most 64 KiB from any engine; as base64 in a line that is less than this.
 const LONGEST_LINE: usize = 16 << 20;
 
-/// Why a request has no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum RunnerError {
-    /// Nobody listens there, or the socket may not be opened.
-    #[error("connecting to the runner at {path}: {source}")]
-    Connect {
-        /// The socket.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The runner said no.
-    #[error(transparent)]
-    Refused(#[from] Failure),
-    /// The connection broke.
-    #[error("speaking to the runner: {0}")]
-    Http(#[from] hyper::Error),
-    /// The answer is not what the API promises.
-    #[error("reading the runner's answer: {0}")]
-    Malformed(String),
-    /// No answer in time.
-    #[error("the runner did not answer within {0:?}")]
-    Late(Duration),
+impl Refusal for Failure {
+    const WHO: &'static str = "runner";
 }
 
-impl From<ExchangeError> for RunnerError {
-    fn from(error: ExchangeError) -> Self {
-        match error {
-            ExchangeError::Connect { path, source } => Self::Connect { path, source },
-            ExchangeError::Http(error) => Self::Http(error),
-            ExchangeError::Malformed(what) => Self::Malformed(what),
-            ExchangeError::Late(patience) => Self::Late(patience),
-        }
-    }
-}
+/// Why a request has no answer.
+pub type RunnerError = CallError<Failure>;
 
 /// A run's events, to the last one. Dropping it cancels the run.
 pub type Stream = Lines<Event, RunnerError>;
@@ -121,7 +91,9 @@ impl Client {
             source,
         };
         let stream = UnixStream::connect(&self.path).await.map_err(connect)?;
-        let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
+        let (mut sender, connection) = handshake(TokioIo::new(stream))
+            .await
+            .map_err(RunnerError::Http)?;
         let request = Request::post(format!("/v1/runs/{run}/input"))
             .header(header::HOST, "runner")
             .body(Pieces(pieces))
@@ -131,10 +103,10 @@ impl Client {
         // the connection must be driven while the answer is awaited
         tokio::select! {
             biased;
-            answer = &mut asking => answer.map(drop)?,
-            ended = &mut connection => ended?,
+            answer = &mut asking => answer.map(drop),
+            ended = &mut connection => ended,
         }
-        Ok(())
+        .map_err(RunnerError::Http)
     }
 
     async fn answer<T: DeserializeOwned>(&self, ask: Ask<'_>) -> Result<T, RunnerError> {

@@ -147,6 +147,7 @@ async fn give(
     told: oneshot::Receiver<Failure>,
 ) -> Option<Failure> {
     if let Err(error) = client.give(&run, pieces).await {
+        let error = Failure::from_error(&error);
         tracing::debug!(%error, "giving a run its input");
         return told.await.ok();
     }

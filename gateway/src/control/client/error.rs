@@ -1,48 +1,16 @@
 //! Why a request to the gateway has no answer, and what to do about it.
 
 use std::io;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use super::super::api::Problem;
-use super::super::exchange::ExchangeError;
+use super::super::exchange::{CallError, Refusal};
+
+impl Refusal for Problem {
+    const WHO: &'static str = "gateway";
+}
 
 /// Why a request has no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// Nobody listens there, or the socket may not be opened.
-    #[error("connecting to the gateway at {path}")]
-    Connect {
-        /// The socket.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The gateway said no; the problem says why.
-    #[error(transparent)]
-    Refused(#[from] Problem),
-    /// The connection broke.
-    #[error("speaking to the gateway")]
-    Http(#[from] hyper::Error),
-    /// The answer is not what the API promises (another version?).
-    #[error("reading the gateway's answer: {0}")]
-    Malformed(String),
-    /// No answer in time.
-    #[error("the gateway did not answer within {0:?}")]
-    Late(Duration),
-}
-
-impl From<ExchangeError> for ClientError {
-    fn from(error: ExchangeError) -> Self {
-        match error {
-            ExchangeError::Connect { path, source } => Self::Connect { path, source },
-            ExchangeError::Http(error) => Self::Http(error),
-            ExchangeError::Malformed(what) => Self::Malformed(what),
-            ExchangeError::Late(patience) => Self::Late(patience),
-        }
-    }
-}
+pub type ClientError = CallError<Problem>;
 
 impl ClientError {
     /// What to do about it, where that is known.

@@ -4,33 +4,30 @@
 //! then each request is asked again upstream, under an identifier of the gateway's own, and the reply is told to the
 //! sandbox as the answer of whoever it asked. No packet crosses: what passes is a sequence number and a payload.
 //!
-//! Owns: the table of sessions, places among the network's flows (the ping that is idle for longest makes room), and what
-//! a refused sender is told. Refuses to own: decisions (netpolicy), asking ([`session`]), rates (the rules).
+//! Owns: what a request is held for and what a refused sender is told. Refuses to own: which sessions there are and who
+//! makes room ([`super::sessions`]), decisions (netpolicy), asking ([`session`]), rates (the rules).
 //! Failure stance: prohibited, as a router with a filter says; a request that cannot be held is lost.
 
 mod session;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
 
 use netpolicy::decide::{Connect, Denial, Destination, Heard, Intent};
 use netpolicy::policy::Protocol;
 use netpolicy::reason::Reason;
 use tokio::sync::mpsc;
 
-use super::flow::Origin;
 use super::route::{decide, intent_to};
-use super::udp::table::{Held, Key, Place, Table};
+use super::sessions::{Held, Key, Register, origin};
 use crate::context::Context;
 use crate::kernel::echo::{Asked, EchoDoor, Request};
 use crate::kernel::icmp::{About, Errors, Sent, Trouble};
 use crate::kernel::ready::watch;
 use crate::kernel::sessions::Cutting;
-use crate::limits::FlowSlot;
 use crate::network::Network;
 use crate::network::flows::Door;
-use crate::relay::{Waits, plain_denial};
+use crate::relay::plain_denial;
 use crate::tasks::in_turn;
 
 /// Requests of one session that wait for its decision; later ones are lost, as on a full line.
@@ -41,8 +38,7 @@ const HELD: usize = 4;
 pub(crate) struct Sessions {
     ctx: Context,
     errors: Arc<Errors>,
-    table: Mutex<Table>,
-    began: Instant,
+    register: Arc<Register>,
 }
 
 /// Serves the door's sockets until the gateway stops. Needs the runtime's context.
@@ -54,8 +50,7 @@ pub fn serve_echo(
     let sessions = Arc::new(Sessions {
         ctx: ctx.clone(),
         errors,
-        table: Mutex::default(),
-        began: Instant::now(),
+        register: Arc::default(),
     });
     for door in doors {
         let door = watch(door)?;
@@ -107,10 +102,6 @@ fn about(key: Key, held: &Held) -> About<'_> {
 }
 
 impl Sessions {
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn arrived(self: &Arc<Self>, request: &Request) {
         let Some(network) = self.ctx.networks.by_source(request.from) else {
             return;
@@ -134,7 +125,7 @@ impl Sessions {
             sequence: request.sequence,
             _place: place,
         };
-        let inbox = self.table().find(key, &network);
+        let inbox = self.register.inbox(key, &network);
         match inbox {
             // full: lost
             Some(inbox) => drop(inbox.try_send(held)),
@@ -144,7 +135,7 @@ impl Sessions {
 
     /// Decides a new session as far as its addresses allow, and starts it unless that is a denial.
     fn begin(self: &Arc<Self>, network: &Arc<Network>, key: Key, first: Held, cutting: Cutting) {
-        let origin = self.origin(network, key);
+        let origin = origin(&self.ctx, network, Door::Icmp, key);
         let intent = echo_intent_to(network, key.destination);
         let deny = |denial: &Denial| {
             origin.record_denial(&intent, denial, None);
@@ -153,7 +144,7 @@ impl Sessions {
         if !self.ctx.may_pass(network) {
             return deny(&plain_denial(Reason::GatewaySealed));
         }
-        let slot = match self.admit(network) {
+        let slot = match self.register.admit(network, &self.ctx.ceilings) {
             Ok(slot) => slot,
             Err(reason) => return deny(&plain_denial(reason)),
         };
@@ -161,8 +152,7 @@ impl Sessions {
             return deny(&denial);
         }
         let (inbox, requests) = mpsc::channel(HELD);
-        let place = Arc::new(Place::new(slot, self.now_ms()));
-        let serial = self.table().add(key, network.clone(), inbox, place.clone());
+        let (place, leaving) = (self.register).enter(key, network.clone(), inbox, slot);
         let task = session::Session {
             sessions: self.clone(),
             origin,
@@ -170,43 +160,10 @@ impl Sessions {
             cutting,
             place,
         };
-        let sessions = self.clone();
         self.ctx.tasks.spawn("echo session", async move {
-            let _leaving = Leaving {
-                sessions,
-                key,
-                serial,
-            };
+            let _leaving = leaving;
             task.run(intent, first, requests).await;
         });
-    }
-
-    fn origin(&self, network: &Arc<Network>, key: Key) -> Origin {
-        Origin {
-            ctx: self.ctx.clone(),
-            network: network.clone(),
-            door: Door::Icmp,
-            source: key.source,
-            destination: key.destination,
-            waits: Waits::default(),
-        }
-    }
-
-    /// A place among the network's flows; its ping that is idle for longest makes room.
-    fn admit(&self, network: &Arc<Network>) -> Result<FlowSlot, Reason> {
-        let admitted = network.ledger.admit(&self.ctx.ceilings);
-        if admitted.as_ref().err() != Some(&Reason::LimitFlows) {
-            return admitted;
-        }
-        let now = self.now_ms();
-        if !self.table().give_way(network, now) {
-            return admitted;
-        }
-        network.ledger.place(&self.ctx.ceilings)
-    }
-
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
@@ -220,17 +177,4 @@ fn echo_intent_to(network: &Network, destination: SocketAddr) -> Intent {
         *heard = Heard::Nothing;
     }
     intent
-}
-
-/// Takes its session out of the table, however it ends.
-struct Leaving {
-    sessions: Arc<Sessions>,
-    key: Key,
-    serial: u64,
-}
-
-impl Drop for Leaving {
-    fn drop(&mut self) {
-        self.sessions.table().remove(self.key, self.serial);
-    }
 }

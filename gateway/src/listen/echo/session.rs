@@ -17,17 +17,16 @@ use tokio::io::{Interest, Ready};
 use tokio::sync::mpsc;
 
 use super::Sessions;
-use crate::context::now_ms;
 use crate::detect::Language;
 use crate::kernel::echo::{Pinger, quoted_sequence};
 use crate::kernel::icmp::{About, Sent, Trouble};
 use crate::kernel::ready::watch_errors;
 use crate::kernel::sessions::{Cutting, next_error_about, path_mtu};
-use crate::listen::flow::{Failed, Origin, Unreached, open, record_unreached, unless_ended};
+use crate::listen::flow::{Origin, Unreached, open, record_end, record_unreached};
 use crate::listen::route::{Route, route};
-use crate::listen::udp::table::{Held, Key, Place};
+use crate::listen::sessions::{Held, Key, Meter, Place, opened, sized, trouble_of};
 use crate::network::flows::Flow;
-use crate::relay::{End, Lane, Notes, Refusal, Way, plain_denial};
+use crate::relay::{End, Notes, Refusal, Way, plain_denial};
 
 /// A ping that says nothing for so long is over (RFC 5508 asks for a minute).
 const IDLE: Duration = Duration::from_mins(1);
@@ -56,19 +55,16 @@ struct Dialled {
 impl Session {
     /// From the first request to the last.
     pub async fn run(self, mut intent: Intent, first: Held, inbox: mpsc::Receiver<Held>) {
-        let ended = self.origin.network.ended.clone();
-        let opened = tokio::select! {
-            biased;
-            () = self.place.give_way.cancelled() => Err(Unreached::Cause(Reason::LimitFlows)),
-            opened = unless_ended(&ended, self.reach(&mut intent)) => {
-                opened.unwrap_or(Err(Unreached::Cause(Reason::RunEnded)))
-            }
-        };
-        match opened {
+        let reaching = self.reach(&mut intent);
+        match opened(&self.origin, &self.place, reaching).await {
             Ok(dialled) => self.live(intent, first, dialled, inbox).await,
             Err(why) => {
                 record_unreached(&self.origin, &intent, &why);
-                self.tell(first.sequence, &first.bytes, trouble_of(&why));
+                self.tell(
+                    first.sequence,
+                    &first.bytes,
+                    trouble_of(&why, Trouble::Prohibited),
+                );
             }
         }
     }
@@ -123,8 +119,7 @@ impl Session {
             flow: &flow,
             pinger: dialled.pinger,
             outstanding: VecDeque::new(),
-            count: (0, 0),
-            pause: Duration::ZERO,
+            meter: Meter::default(),
         };
         let end = match &opened {
             Ok(()) => pinging.relay(first, inbox).await,
@@ -134,16 +129,10 @@ impl Session {
             }
         };
         let notes = Notes {
-            datagrams: Some(pinging.count),
+            datagrams: Some(pinging.meter.count),
             ..Notes::default()
         };
-        if let End::Denied(refusal) = &end {
-            origin.record_denial(&flow.intent, &refusal.denial, refusal.heard.clone());
-        }
-        match opened {
-            Ok(()) => origin.record_close(&flow, notes, &end, now_ms()),
-            Err(denial) => origin.record_denial(&flow.intent, &denial, None),
-        }
+        record_end(origin, &flow, opened, notes, &end);
         drop(guard);
     }
 
@@ -165,9 +154,7 @@ struct Pinging<'s> {
     pinger: AsyncFd<Pinger>,
     /// Sequence numbers, oldest first.
     outstanding: VecDeque<u16>,
-    count: (u64, u64),
-    /// How long the network's bandwidth wants this session to wait.
-    pause: Duration,
+    meter: Meter,
 }
 
 impl Pinging<'_> {
@@ -190,13 +177,7 @@ impl Pinging<'_> {
             if let Err(end) = moved {
                 return end;
             }
-            let pause = std::mem::take(&mut self.pause);
-            if !pause.is_zero() {
-                tokio::select! {
-                    () = flow.cut.cancelled() => {}
-                    () = tokio::time::sleep(pause) => {}
-                }
-            }
+            self.meter.rest(flow).await;
         }
     }
 
@@ -210,25 +191,16 @@ impl Pinging<'_> {
     }
 
     fn idle_left(&self) -> Duration {
-        let (session, now) = (self.session, self.session.sessions.now_ms());
-        let idle = now.saturating_sub(session.place.active_ms());
-        IDLE.saturating_sub(Duration::from_millis(idle))
-    }
-
-    fn lane(&self) -> Lane<'_> {
-        let origin = &self.session.origin;
-        Lane {
-            ctx: &origin.ctx,
-            network: &origin.network,
-            flow: self.flow,
-            waits: origin.waits,
-        }
+        let Session {
+            sessions, place, ..
+        } = self.session;
+        sessions.register.idle_left(place, IDLE)
     }
 
     /// Nothing is relayed without the second decision, also where there are no bytes to judge.
     fn judge(&self) -> Result<(), End> {
         let evidence = Evidence::Opaque;
-        let decided = self.lane().decide(&evidence);
+        let decided = self.session.origin.lane(self.flow).decide(&evidence);
         decided.map(drop).map_err(|denial| {
             End::Denied(Box::new(Refusal::new(denial, Language::Other, &evidence)))
         })
@@ -268,7 +240,11 @@ impl Pinging<'_> {
             Some(errno) => Trouble::of_errno(errno, 0),
             None => None,
         };
-        self.sized(known.unwrap_or(Trouble::Nothing))
+        sized(
+            known.unwrap_or(Trouble::Nothing),
+            &self.session.origin,
+            self.flow,
+        )
     }
 
     /// All replies and errors that are there.
@@ -304,15 +280,10 @@ impl Pinging<'_> {
     }
 
     fn account(&mut self, way: Way, payload: usize) -> Result<(), End> {
-        let pause = self.lane().count(way, payload + HEADER)?;
-        self.pause = self.pause.max(pause);
-        let counter = match way {
-            Way::Up => &mut self.count.0,
-            Way::Down => &mut self.count.1,
-        };
-        *counter += 1;
+        let lane = self.session.origin.lane(self.flow);
+        self.meter.add(&lane, way, payload + HEADER, 1)?;
         let session = self.session;
-        session.place.touch(session.sessions.now_ms());
+        session.place.touch(session.sessions.register.now_ms());
         Ok(())
     }
 
@@ -331,36 +302,10 @@ impl Pinging<'_> {
             if let Some(at) = self.outstanding.iter().position(|own| *own == sequence) {
                 self.outstanding.remove(at);
                 let payload = quoted.get(HEADER..).unwrap_or_default();
-                self.session.tell(sequence, payload, self.sized(trouble));
+                let trouble = sized(trouble, &self.session.origin, self.flow);
+                self.session.tell(sequence, payload, trouble);
             }
         }
         any
-    }
-
-    /// The same payload has a header of another length where the sandbox uses the other family.
-    fn sized(&self, trouble: Trouble) -> Trouble {
-        let ways = (
-            self.session.origin.destination.is_ipv4(),
-            self.flow.upstream.is_ipv4(),
-        );
-        match (trouble, ways) {
-            (Trouble::TooBig(mtu), (true, false)) => Trouble::TooBig(mtu.saturating_sub(20)),
-            (Trouble::TooBig(mtu), (false, true)) => Trouble::TooBig(mtu.saturating_add(20)),
-            _ => trouble,
-        }
-    }
-}
-
-/// What the kernel said to the dial is what it says to the sandbox.
-fn trouble_of(why: &Unreached) -> Trouble {
-    match why {
-        Unreached::Failed(failed) if failed.reason == Reason::NameUnresolvable => {
-            Trouble::HostUnreachable
-        }
-        Unreached::Failed(Failed {
-            errno: Some(errno), ..
-        }) => Trouble::of_errno(*errno, 0).unwrap_or(Trouble::HostUnreachable),
-        Unreached::Gone => Trouble::Nothing,
-        Unreached::Denied(..) | Unreached::Failed(_) | Unreached::Cause(_) => Trouble::Prohibited,
     }
 }

@@ -16,7 +16,7 @@ use super::route::decide;
 use crate::context::{Context, now_ms};
 use crate::limits::FlowSlot;
 use crate::network::Network;
-use crate::network::flows::{Door, FlowFacts, FlowGuard};
+use crate::network::flows::{Door, Flow, FlowFacts, FlowGuard};
 use crate::relay::{
     self, Early, End, Explain, Lane, Notes, Refusal, Waits, destination_text, plain_denial, reset,
 };
@@ -40,6 +40,18 @@ pub(crate) struct Origin {
     pub destination: SocketAddr,
     /// Limits of time.
     pub waits: Waits,
+}
+
+impl Origin {
+    /// What is decided on the way of one of its flows.
+    pub(crate) fn lane<'s>(&'s self, flow: &'s Flow) -> Lane<'s> {
+        Lane {
+            ctx: &self.ctx,
+            network: &self.network,
+            flow,
+            waits: self.waits,
+        }
+    }
 }
 
 /// What an accepted socket is paired with.
@@ -102,25 +114,14 @@ async fn relay_to(accepted: Accepted, dialled: Dialled, generation: Generation, 
     let end = if let Err(denial) = &opened {
         End::Cause(denial.reason)
     } else {
-        let lane = Lane {
-            ctx: &origin.ctx,
-            network: &origin.network,
-            flow: &flow,
-            waits: origin.waits,
-        };
+        let lane = origin.lane(&flow);
         tokio::select! {
             biased;
             () = flow.cut.cancelled() => End::Cause(flow.cause().unwrap_or(Reason::RunEnded)),
             end = converse(lane, &client, &server, early, &mut notes) => end,
         }
     };
-    if let End::Denied(refusal) = &end {
-        origin.record_denial(&flow.intent, &refusal.denial, refusal.heard.clone());
-    }
-    match opened {
-        Ok(()) => origin.record_close(&flow, notes, &end, now_ms()),
-        Err(denial) => origin.record_denial(&flow.intent, &denial, None),
-    }
+    record_end(&origin, &flow, opened, notes, &end);
     drop(guard);
     conclude(&origin, &flow.intent, client, server, &end).await;
 }
@@ -146,6 +147,23 @@ pub(crate) fn open(
     let opened = still_permitted(origin, &guard.flow.intent, generation)
         .and_then(|()| origin.record_open(&guard.flow, local).map_err(plain_denial));
     (guard, opened)
+}
+
+/// Writes down how a registered flow ended, or that it was denied after all.
+pub(crate) fn record_end(
+    origin: &Origin,
+    flow: &Flow,
+    opened: Result<(), Denial>,
+    notes: Notes,
+    end: &End,
+) {
+    if let End::Denied(refusal) = end {
+        origin.record_denial(&flow.intent, &refusal.denial, refusal.heard.clone());
+    }
+    match opened {
+        Ok(()) => origin.record_close(flow, notes, end, now_ms()),
+        Err(denial) => origin.record_denial(&flow.intent, &denial, None),
+    }
 }
 
 fn still_permitted(origin: &Origin, intent: &Intent, generation: Generation) -> Result<(), Denial> {

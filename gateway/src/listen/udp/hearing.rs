@@ -10,9 +10,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::HELD;
 use super::cut::Past;
-use super::table::Held;
 use crate::detect::Hello;
 use crate::detect::quic::{Claims, Inspector, Look};
+use crate::listen::sessions::Held;
 
 /// The first datagrams and what they are.
 #[derive(Debug)]

@@ -5,20 +5,18 @@
 //! one upstream, pinned to the address that was checked, and one in the gateway namespace that answers as the destination
 //! and hears only the source. The kernel then gives the session its datagrams; the door sees those that came before.
 //!
-//! Owns: the table of sessions, places among the network's flows (the session that is idle for longest makes room), and
-//! what a refused sender is told. Refuses to own: decisions (netpolicy), moving datagrams ([`session`]).
+//! Owns: what a datagram is held for and what a refused sender is told. Refuses to own: which sessions there are and who
+//! makes room ([`super::sessions`]), decisions (netpolicy), moving datagrams ([`session`]).
 //! Failure stance: port unreachable, which programs take for "use TCP instead"; a datagram that cannot be held is lost.
 
 mod cut;
 mod hearing;
 mod moving;
 mod session;
-pub(super) mod table;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
 
 use netpolicy::decide::{Connect, Intent};
 use netpolicy::reason::Reason;
@@ -28,6 +26,7 @@ use tokio::sync::mpsc;
 
 use super::flow::Origin;
 use super::route::{datagram_intent_to, decide};
+use super::sessions::{self, Held, Key, Register};
 use super::tcp::canonical;
 use crate::context::Context;
 use crate::detect::quic::Known;
@@ -35,12 +34,10 @@ use crate::kernel::Ns;
 use crate::kernel::arrivals::{Arrival, Arrivals};
 use crate::kernel::icmp::{About, Errors, Sent, Trouble};
 use crate::kernel::sessions::{Cutting, UdpDoor};
-use crate::limits::FlowSlot;
 use crate::network::Network;
 use crate::network::flows::Door;
-use crate::relay::{Waits, plain_denial};
+use crate::relay::plain_denial;
 use crate::tasks::in_turn;
-use table::{Held, Key, Place, Table};
 
 /// Datagrams of one session that wait for its decision; later ones are lost, as on a full line.
 const HELD: usize = 16;
@@ -57,8 +54,7 @@ pub(crate) struct Sessions {
     /// connections that a sandbox ends itself push nothing out that was cut.
     cut: cut::Cut,
     ended: cut::Cut,
-    table: Mutex<Table>,
-    began: Instant,
+    register: Arc<Register>,
 }
 
 /// Serves the door's sockets until the gateway stops. Needs the runtime's context.
@@ -75,8 +71,7 @@ pub fn serve_udp(
         handshakes: Arc::default(),
         cut: cut::Cut::default(),
         ended: cut::Cut::default(),
-        table: Mutex::default(),
-        began: Instant::now(),
+        register: Arc::default(),
     });
     for door in doors {
         let socket = UdpSocket::from_std(door.socket)?;
@@ -112,10 +107,6 @@ async fn receive(sessions: Arc<Sessions>, socket: UdpSocket, cutting: Cutting) {
 }
 
 impl Sessions {
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A datagram that no session's socket took.
     fn arrived(self: &Arc<Self>, arrival: Arrival<'_>, cutting: Cutting) {
         let key = Key {
@@ -139,13 +130,9 @@ impl Sessions {
             // what a router says; the datagram itself goes no further, whoever it was for
             return self.errors.tell(about, Trouble::TimeExceeded);
         }
-        let inbox = {
-            let table = self.table();
-            // with the table in hand: the worst moment for a panic
-            #[cfg(test)]
-            self.ctx.tasks.pass_tripwire("a datagram");
-            table.find(key, &network)
-        };
+        #[cfg(test)]
+        (self.register).holding(|| self.ctx.tasks.pass_tripwire("a datagram"));
+        let inbox = self.register.inbox(key, &network);
         if let Some(inbox) = inbox {
             return self.hold(&network, &inbox, arrival.bytes);
         }
@@ -172,13 +159,13 @@ impl Sessions {
         about: About<'_>,
         cutting: Cutting,
     ) {
-        let origin = self.origin(&network, key);
+        let origin = sessions::origin(&self.ctx, &network, Door::Udp, key);
         let intent = datagram_intent_to(&network, key.destination);
         let deny = |reason| self.deny(&origin, &intent, &plain_denial(reason), about.bytes);
         if !self.ctx.may_pass(&network) {
             return deny(Reason::GatewaySealed);
         }
-        let slot = match self.admit(&network) {
+        let slot = match self.register.admit(&network, &self.ctx.ceilings) {
             Ok(slot) => slot,
             Err(reason) => return deny(reason),
         };
@@ -187,47 +174,17 @@ impl Sessions {
         }
         let (inbox, datagrams) = mpsc::channel(HELD);
         self.hold(&network, &inbox, about.bytes);
-        let place = Arc::new(Place::new(slot, self.now_ms()));
-        let serial = self.table().add(key, network, inbox, place.clone());
+        let (place, leaving) = self.register.enter(key, network, inbox, slot);
         let task = session::Session {
             sessions: self.clone(),
             origin,
             cutting,
             place,
         };
-        let leaving = Leaving {
-            sessions: self.clone(),
-            key,
-            serial,
-        };
         self.ctx.tasks.spawn("udp session", async move {
             let _leaving = leaving;
             task.run(intent, datagrams).await;
         });
-    }
-
-    fn origin(&self, network: &Arc<Network>, key: Key) -> Origin {
-        Origin {
-            ctx: self.ctx.clone(),
-            network: network.clone(),
-            door: Door::Udp,
-            source: key.source,
-            destination: key.destination,
-            waits: Waits::default(),
-        }
-    }
-
-    /// A place among the network's flows; its session that is idle for longest makes room.
-    fn admit(&self, network: &Arc<Network>) -> Result<FlowSlot, Reason> {
-        let admitted = network.ledger.admit(&self.ctx.ceilings);
-        if admitted.as_ref().err() != Some(&Reason::LimitFlows) {
-            return admitted;
-        }
-        let now = self.now_ms();
-        if !self.table().give_way(network, now) {
-            return admitted;
-        }
-        network.ledger.place(&self.ctx.ceilings)
     }
 
     fn deny(
@@ -251,22 +208,5 @@ impl Sessions {
             bytes,
         };
         self.errors.tell(about, trouble);
-    }
-
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
-/// Takes its session out of the table, however it ends.
-struct Leaving {
-    sessions: Arc<Sessions>,
-    key: Key,
-    serial: u64,
-}
-
-impl Drop for Leaving {
-    fn drop(&mut self) {
-        self.sessions.table().remove(self.key, self.serial);
     }
 }

@@ -20,15 +20,15 @@ use tokio::sync::mpsc;
 use super::cut::Past;
 use super::hearing::{First, Hearing};
 use super::session::Session;
-use super::table::Held;
 use crate::detect::quic::{Inspector, Look};
 use crate::detect::{Hello, Language};
 use crate::kernel::batch::{Batch, Giving};
 use crate::kernel::cutting::are_cut;
 use crate::kernel::icmp::{About, Sent, Trouble};
 use crate::kernel::sessions::{next_error, path_mtu};
+use crate::listen::sessions::{Held, Meter, sized};
 use crate::network::flows::Flow;
-use crate::relay::{End, Lane, Notes, Refusal, Way};
+use crate::relay::{End, Notes, Refusal, Way};
 
 /// A session in which only one side has spoken (RFC 4787 asks for two minutes).
 const UNANSWERED: Duration = Duration::from_mins(2);
@@ -52,22 +52,10 @@ pub(super) struct Moving<'s> {
     pub reply: UdpSocket,
     pub heard: Hearing,
     pub notes: Notes,
-    pub count: (u64, u64),
-    /// How long the network's bandwidth wants this session to wait.
-    pub pause: Duration,
+    pub meter: Meter,
 }
 
 impl Moving<'_> {
-    fn lane(&self) -> Lane<'_> {
-        let origin = &self.session.origin;
-        Lane {
-            ctx: &origin.ctx,
-            network: &origin.network,
-            flow: self.flow,
-            waits: origin.waits,
-        }
-    }
-
     /// Moves datagrams until the session ends.
     pub async fn relay(&mut self, first: First, mut inbox: mpsc::Receiver<Held>) -> End {
         if let Err(end) = self.begin(first) {
@@ -94,27 +82,20 @@ impl Moving<'_> {
             if let Err(end) = moved {
                 return end;
             }
-            let pause = std::mem::take(&mut self.pause);
-            if !pause.is_zero() {
-                tokio::select! {
-                    () = flow.cut.cancelled() => {}
-                    () = tokio::time::sleep(pause) => {}
-                }
-            }
+            self.meter.rest(flow).await;
         }
     }
 
     fn idle_left(&self) -> Duration {
-        let limit = if self.count.1 == 0 {
+        let limit = if self.meter.count.1 == 0 {
             UNANSWERED
         } else {
             ANSWERED
         };
-        let (now, active) = (
-            self.session.sessions.now_ms(),
-            self.session.place.active_ms(),
-        );
-        limit.saturating_sub(Duration::from_millis(now.saturating_sub(active)))
+        let Session {
+            sessions, place, ..
+        } = self.session;
+        sessions.register.idle_left(place, limit)
     }
 
     /// Judges the first datagrams and sends them.
@@ -138,11 +119,14 @@ impl Moving<'_> {
             }
             said.push(evidence.clone());
         }
-        let decided = self.lane().permits(evidence);
+        let decided = self.session.origin.lane(self.flow).permits(evidence);
         decided.map_err(|denial| {
             End::Denied(Box::new(Refusal::new(denial, Language::Other, evidence)))
         })?;
-        self.lane().keep(self.heard.said.clone());
+        self.session
+            .origin
+            .lane(self.flow)
+            .keep(self.heard.said.clone());
         Ok(())
     }
 
@@ -152,7 +136,7 @@ impl Moving<'_> {
         match self.heard.judged {
             Some((asked, judged)) if asked == generation => judged,
             _ => {
-                let judged = self.lane().judges_names();
+                let judged = self.session.origin.lane(self.flow).judges_names();
                 self.heard.judged = Some((generation, judged));
                 judged
             }
@@ -274,15 +258,10 @@ impl Moving<'_> {
     }
 
     fn account(&mut self, way: Way, bytes: usize, count: usize) -> Result<(), End> {
-        let pause = self.lane().count(way, bytes)?;
-        self.pause = self.pause.max(pause);
-        let counter = match way {
-            Way::Up => &mut self.count.0,
-            Way::Down => &mut self.count.1,
-        };
-        *counter += count as u64;
+        let lane = self.session.origin.lane(self.flow);
+        self.meter.add(&lane, way, bytes, count)?;
         let session = self.session;
-        session.place.touch(session.sessions.now_ms());
+        session.place.touch(session.sessions.register.now_ms());
         Ok(())
     }
 
@@ -346,10 +325,6 @@ impl Moving<'_> {
     }
 
     fn tell(&self, trouble: Trouble, bytes: &[u8]) {
-        let trouble = match trouble {
-            Trouble::TooBig(mtu) => Trouble::TooBig(self.sandbox_mtu(mtu)),
-            other => other,
-        };
         let origin = &self.session.origin;
         let about = About {
             from: origin.source,
@@ -357,19 +332,8 @@ impl Moving<'_> {
             sent: Sent::Udp,
             bytes,
         };
+        let trouble = sized(trouble, origin, self.flow);
         self.session.sessions.errors.tell(about, trouble);
-    }
-
-    /// The same payload has a header of another length where the sandbox uses the other family.
-    fn sandbox_mtu(&self, mtu: u32) -> u32 {
-        match (
-            self.session.origin.destination.is_ipv4(),
-            self.flow.upstream.is_ipv4(),
-        ) {
-            (true, false) => mtu.saturating_sub(20),
-            (false, true) => mtu.saturating_add(20),
-            _ => mtu,
-        }
     }
 }
 

@@ -5,7 +5,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use netpolicy::decide::{Destination, Ground, Intent};
 use netpolicy::reason::Reason;
@@ -17,19 +16,19 @@ use super::Sessions;
 use super::cut::{Cut, Server, is_young};
 use super::hearing::{First, Hearing, hear};
 use super::moving::Moving;
-use super::table::{Held, Place};
-use crate::context::now_ms;
 use crate::detect::quic::Claims;
 use crate::kernel::icmp::Trouble;
 use crate::kernel::sessions::{Cutting, reply_socket};
-use crate::listen::flow::{Failed, Origin, Unreached, open, record_unreached, unless_ended};
+use crate::listen::flow::{Origin, Unreached, open, record_end, record_unreached};
 use crate::listen::route::{Route, route};
+use crate::listen::sessions::{Held, Meter, Place, opened, trouble_of};
 use crate::listen::tcp::canonical;
 use crate::relay::{End, Notes, plain_denial};
 use crate::uplink::datagrams::DialledDatagrams;
 
 /// Look-ups of what was heard: none needs more.
 const MOST_ROUTES: usize = 2;
+
 /// A session that may begin.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -51,7 +50,6 @@ struct Dialled {
 impl Session {
     /// From the first datagram to the last.
     pub async fn run(self, mut intent: Intent, mut inbox: mpsc::Receiver<Held>) {
-        let ended = self.origin.network.ended.clone();
         let due = Instant::now() + self.origin.waits.head;
         let opening = async {
             let claims = Claims::new(
@@ -62,18 +60,15 @@ impl Session {
             let dialled = self.reach(&mut intent, &first).await?;
             Ok((first, dialled))
         };
-        let opened = tokio::select! {
-            biased;
-            () = self.place.give_way.cancelled() => Err(Unreached::Cause(Reason::LimitFlows)),
-            opened = unless_ended(&ended, opening) => {
-                opened.unwrap_or(Err(Unreached::Cause(Reason::RunEnded)))
-            }
-        };
-        match opened {
+        match opened(&self.origin, &self.place, opening).await {
             Ok((first, dialled)) => self.live(intent, first, dialled, inbox).await,
             Err(why) => {
                 record_unreached(&self.origin, &intent, &why);
-                self.sessions.refuse(&self.origin, &[], trouble_of(&why));
+                self.sessions.refuse(
+                    &self.origin,
+                    &[],
+                    trouble_of(&why, Trouble::PortUnreachable),
+                );
             }
         }
     }
@@ -161,8 +156,7 @@ impl Session {
             reply: dialled.reply,
             heard: Hearing::default(),
             notes: Notes::default(),
-            count: (0, 0),
-            pause: Duration::ZERO,
+            meter: Meter::default(),
         };
         let end = match &opened {
             Ok(()) => moving.relay(first, inbox).await,
@@ -181,14 +175,8 @@ impl Session {
             }
         }
         let mut notes = moving.notes;
-        notes.datagrams = Some(moving.count);
-        if let End::Denied(refusal) = &end {
-            origin.record_denial(&flow.intent, &refusal.denial, refusal.heard.clone());
-        }
-        match opened {
-            Ok(()) => origin.record_close(&flow, notes, &end, now_ms()),
-            Err(denial) => origin.record_denial(&flow.intent, &denial, None),
-        }
+        notes.datagrams = Some(moving.meter.count);
+        record_end(origin, &flow, opened, notes, &end);
         drop((moving.upstream, moving.reply, guard));
         if matches!(end, End::Denied(_) | End::Cause(_)) {
             self.sessions.refuse(origin, &[], Trouble::PortUnreachable);
@@ -199,21 +187,5 @@ impl Session {
 fn set_heard(intent: &mut Intent, first: &First) {
     if let Destination::Address { heard, .. } = &mut intent.to {
         *heard = first.heard();
-    }
-}
-
-/// What the kernel said to the dial is what it says to the sandbox.
-fn trouble_of(why: &Unreached) -> Trouble {
-    match why {
-        Unreached::Failed(failed) if failed.reason == Reason::NameUnresolvable => {
-            Trouble::HostUnreachable
-        }
-        Unreached::Failed(Failed {
-            errno: Some(errno), ..
-        }) => Trouble::of_errno(*errno, 0).unwrap_or(Trouble::HostUnreachable),
-        Unreached::Gone => Trouble::Nothing,
-        Unreached::Denied(..) | Unreached::Failed(_) | Unreached::Cause(_) => {
-            Trouble::PortUnreachable
-        }
     }
 }

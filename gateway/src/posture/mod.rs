@@ -15,6 +15,9 @@
 //! so it may be blind for some seconds before it seals. Owns no schedule of its own beyond [`Posture::keep`]. Failure
 //! stance: sealed.
 
+mod cause;
+mod steps;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,9 +29,12 @@ use crate::config::EgressFilter;
 use crate::context::now_ms;
 use crate::control::api::PostureView;
 use crate::control::api::Via;
-use crate::kernel::{Backend, Enforcer, Firewall, KernelError, Mismatch, is_our_link};
+use crate::kernel::{Backend, Enforcer, Firewall, KernelError};
 use crate::network::registry::Registry;
 use crate::record::{Entry, Journal};
+pub use cause::Cause;
+pub use steps::out_of_descriptors;
+use steps::{broken, enforce, only_lost};
 
 /// How often the kernel is compared with what was asked, beside whenever it says that something changed.
 const LOOK: Duration = Duration::from_secs(2);
@@ -46,38 +52,6 @@ pub const BLOCKED: &str = "Private networks blocked";
 pub const TURNED_OFF: &str = "Turned off";
 /// Label of a sealed one.
 pub const NOT_ENFORCED: &str = "Not enforced";
-
-/// Why the gateway is sealed, and what to do about it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Cause {
-    /// What is wrong.
-    pub text: String,
-    /// The command or change that fixes it.
-    pub hint: String,
-}
-
-impl Cause {
-    /// A cause.
-    pub fn new(text: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            hint: hint.into(),
-        }
-    }
-
-    /// What an operator has opened: no fault, and never quiet.
-    pub fn opened() -> Self {
-        Self::new(
-            "private networks and this machine are open to internet sandboxes (`gateway.egress_filter: off`)",
-            "remove `gateway.egress_filter: off` and start the gateway again",
-        )
-    }
-
-    /// The clean end: nothing is wrong.
-    pub fn stopping() -> Self {
-        Self::new("the gateway is stopping", "start it again")
-    }
-}
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum State {
@@ -429,76 +403,4 @@ impl Posture {
     fn act(&self) -> std::sync::MutexGuard<'_, ()> {
         self.acting.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether an act failed because the process or the machine has no descriptor left.
-pub fn out_of_descriptors(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let code = error
-            .downcast_ref::<std::io::Error>()
-            .and_then(std::io::Error::raw_os_error);
-        if matches!(code, Some(libc::EMFILE | libc::ENFILE)) {
-            return true;
-        }
-        next = error.source();
-    }
-    false
-}
-
-/// Whether all that differs is links that are gone; their networks are gone then too.
-fn only_lost(registry: &Arc<Registry>, enforcer: &Enforcer) -> bool {
-    let dropped = registry.drop_lost().is_ok_and(|lost| !lost.is_empty());
-    dropped && matches!(enforcer.verify(), Ok(Ok(())))
-}
-
-/// From sealed to enforcing: nothing opens before all of it held.
-fn enforce(
-    enforcer: &Enforcer,
-    registry: &Arc<Registry>,
-    probe: &dyn Fn() -> Result<(), Cause>,
-) -> Result<(), Cause> {
-    let broken = |error: KernelError| broken(&error);
-    enforcer
-        .apply(crate::kernel::Posture::Sealed)
-        .map_err(broken)?;
-    enforcer.repair().map_err(broken)?;
-    let left = enforcer.clear_leftovers().map_err(broken)?;
-    if !left.is_empty() {
-        tracing::warn!(links = ?left, "links that a gateway left half-made were removed");
-    }
-    let lost = registry
-        .drop_lost()
-        .map_err(|e| Cause::new(e.to_string(), "restart the gateway"))?;
-    if !lost.is_empty() {
-        tracing::error!(networks = ?lost, "links were deleted by somebody else; their networks are gone");
-    }
-    enforcer
-        .apply(crate::kernel::Posture::Enforcing)
-        .map_err(broken)?;
-    match enforcer.verify().map_err(broken)? {
-        Ok(()) => probe(),
-        Err(mismatch) => Err(Cause::new(mismatch.to_string(), lasting(&mismatch))),
-    }
-}
-
-fn broken(error: &KernelError) -> Cause {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        text = format!("{text}: {inner}");
-        source = inner.source();
-    }
-    Cause::new(text, "sallyport doctor")
-}
-
-/// What to do about a difference that a repair did not end.
-fn lasting(mismatch: &Mismatch) -> String {
-    if is_our_link(&mismatch.found) {
-        let link = &mismatch.found;
-        return format!(
-            "a gateway left {link} half-made and it cannot be deleted: end the sandbox that it leads to"
-        );
-    }
-    "find out who keeps changing it: `sallyport gateway rules`".to_owned()
 }
