@@ -5,11 +5,16 @@ use std::path::Path;
 use gateway::kernel::Enforcement;
 use gateway::ordinary::{self, EnterError};
 
-use super::{Check, State};
+use super::system::{Package, System};
+use super::{Check, State, powers};
 use crate::config::Config;
 use crate::engine::{self, Engine};
 
-pub fn checks(entered: &Result<(), EnterError>, enforcement: Enforcement) -> Vec<Check> {
+pub fn checks(
+    system: &System,
+    entered: &Result<(), EnterError>,
+    enforcement: Enforcement,
+) -> Vec<Check> {
     let mut checks = match entered {
         Err(error) => vec![Check::not(
             "user namespace",
@@ -17,54 +22,18 @@ pub fn checks(entered: &Result<(), EnterError>, enforcement: Enforcement) -> Vec
             crate::exit::Failure::from_error(error).message,
             error.hint(),
         )],
-        Ok(()) if ordinary::is_ordinary() => vec![
-            Check::ok(
-                "user namespace",
-                "rootless Podman's: this user needs no root",
-            ),
-            powers(),
-        ],
-        Ok(()) => vec![powers()],
+        Ok(()) if ordinary::is_ordinary() => vec![Check::ok(
+            "user namespace",
+            "rootless Podman's: this user needs no root",
+        )],
+        Ok(()) => Vec::new(),
     };
-    checks.extend(super::kernel::checks(enforcement));
+    if entered.is_ok() {
+        checks.extend(powers::checks(system));
+    }
+    checks.extend(super::kernel::checks(system, enforcement));
     checks.push(ipv6());
     checks
-}
-
-fn powers() -> Check {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status
-        .lines()
-        .find_map(|l| l.strip_prefix("CapEff:"))
-        .map(str::trim)
-        .unwrap_or_default();
-    let bits = u64::from_str_radix(effective, 16).unwrap_or_default();
-    // linux/capability.h
-    let wanted = [
-        (10, "NET_BIND_SERVICE"),
-        (12, "NET_ADMIN"),
-        (13, "NET_RAW"),
-        (21, "SYS_ADMIN"),
-    ];
-    let missing: Vec<&str> = wanted
-        .iter()
-        .filter(|(bit, _)| bits & (1 << bit) == 0)
-        .map(|(_, name)| *name)
-        .collect();
-    if missing.is_empty() {
-        Check::ok(
-            "powers",
-            "NET_ADMIN, NET_RAW, NET_BIND_SERVICE and SYS_ADMIN",
-        )
-    } else {
-        let seen = format!("this process lacks {}", missing.join(", "));
-        Check::not(
-            "powers",
-            State::Remark,
-            seen,
-            "run the gateway as root or with these capabilities",
-        )
-    }
 }
 
 fn ipv6() -> Check {
@@ -81,7 +50,7 @@ fn ipv6() -> Check {
 }
 
 /// The engine that the runner would use.
-pub fn engine(config: &Config) -> Check {
+pub fn engine(config: &Config, system: &System) -> Check {
     let choice = &config.runner.engine;
     let engines = Engine::usable(choice);
     let list: Vec<String> = engines
@@ -102,8 +71,12 @@ pub fn engine(config: &Config) -> Check {
             "start it, or correct `runner.engine`; `sallyport net attach` works without an engine",
         )
     } else if list.is_empty() {
-        let fix = "start Docker (`systemctl start docker`) or Podman's socket (`systemctl start podman.socket`); \
-                   `sallyport net attach` works without an engine";
+        let fix = format!(
+            "start Docker (`systemctl start docker`) or Podman's socket (`systemctl start podman.socket`), or install \
+             one: {} or {}; `sallyport net attach` works without an engine",
+            system.install(Package::Docker),
+            system.install(Package::Podman)
+        );
         Check::not(
             "engine",
             State::Remark,

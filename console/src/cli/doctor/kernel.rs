@@ -9,25 +9,36 @@ use gateway::kernel::{Backend, Config, Enforcement, Enforcer, KernelError, Postu
 use netpolicy::ruleset::Queue;
 use nix::errno::Errno;
 
-use super::{Check, State};
+use super::system::System;
+use super::{Check, State, modules};
 
 /// Any addresses do: nothing is attached.
 const SERVICE4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const SERVICE6: Ipv6Addr = Ipv6Addr::new(0xfd53, 0x5350, 0, 0, 0, 0, 0, 1);
 
 /// Tries it; without the powers for it, says so.
-pub fn checks(enforcement: Enforcement) -> Vec<Check> {
+pub fn checks(system: &System, enforcement: Enforcement) -> Vec<Check> {
     match attempt(enforcement) {
-        Ok((backend, queue)) => vec![
-            Check::ok(
-                "kernel rules",
-                format!(
-                    "a gateway's rules were applied and read back ({})",
-                    backend.as_str()
+        Ok((backend, queue)) => {
+            let mut checks = vec![
+                Check::ok(
+                    "kernel rules",
+                    format!(
+                        "a gateway's rules were applied and read back ({})",
+                        backend.as_str()
+                    ),
                 ),
-            ),
-            queue_check(queue),
-        ],
+                queue_check(queue),
+            ];
+            if queue == Queue::None {
+                let missing = modules::checks(system, &modules::QUEUE);
+                checks.extend(missing.into_iter().map(|check| Check {
+                    state: State::Remark,
+                    ..check
+                }));
+            }
+            checks
+        }
         Err(error) => {
             let seen = crate::exit::Failure::from_error(&error).message;
             let forbidden = error
@@ -47,7 +58,11 @@ pub fn checks(enforcement: Enforcement) -> Vec<Check> {
                 };
                 (State::Wrong, fix)
             };
-            vec![Check::not("kernel rules", state, seen, fix)]
+            let mut checks = vec![Check::not("kernel rules", state, seen, fix)];
+            if state == State::Wrong && enforcement != Enforcement::Iptables {
+                checks.extend(modules::checks(system, &modules::RULES));
+            }
+            checks
         }
     }
 }

@@ -6,11 +6,20 @@
 mod host;
 mod kernel;
 pub mod leftovers;
+mod modules;
+mod powers;
+mod programs;
 mod roles;
+mod settings;
+mod system;
+#[cfg(test)]
+mod tests;
 
 use gateway::kernel::Enforcement;
 use serde::Serialize;
 
+use self::settings::Who;
+use self::system::System;
 use super::Shared;
 use crate::exit::{Outcome, Verdict};
 use crate::show::{self, Format};
@@ -88,10 +97,29 @@ pub fn perform(_arguments: &Arguments, shared: &Shared) -> Verdict {
     let enforcement = loaded
         .as_ref()
         .map_or(Enforcement::Auto, |config| config.gateway.enforcement);
-    let mut checks = host::checks(&entered, enforcement);
+    let system = System::here();
+    let who = if ::gateway::ordinary::is_ordinary() {
+        Who::Ordinary
+    } else {
+        Who::Root
+    };
+    let mut checks = host::checks(&system, &entered, enforcement);
+    checks.extend(settings::checks(&system, who));
+    // who has entered has what entering takes
+    let lacking = if entered.is_ok() { Who::Root } else { who };
+    let sources = loaded
+        .as_ref()
+        .map(|config| config.gateway.sources.as_slice());
+    let user = std::env::var("USER").unwrap_or_default();
+    checks.extend(programs::checks(
+        &system,
+        lacking,
+        sources.unwrap_or_default(),
+        &user,
+    ));
     match loaded {
         Ok(config) => {
-            checks.push(host::engine(&config));
+            checks.push(host::engine(&config, &system));
             checks.push(host::room(&config.gateway.state_dir));
             checks.push(configuration(shared));
             checks.extend(roles::checks(&config));
