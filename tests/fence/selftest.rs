@@ -90,6 +90,51 @@ fn doctor_tries_the_kernel_and_leaves_no_namespace() {
 }
 
 #[test]
+fn what_a_killed_doctor_and_a_killed_selftest_left_is_shown_and_uninstalled() {
+    let mut lab = Lab::builder().gateway_only().start();
+    let left = |lab: &Lab| {
+        let report = lab.sallyport(&["doctor", "--json"]).json();
+        let checks = report["checks"].as_array().expect("checks").clone();
+        let seen = |c: &serde_json::Value| c["seen"].as_str().unwrap_or_default().to_owned();
+        let checks = checks.iter().filter(|c| c["name"] == "leftovers");
+        checks.map(seen).collect::<String>()
+    };
+    // a process that has ended, as a killed doctor has
+    let mut ended = std::process::Command::new("true").spawn().expect("true");
+    let name = format!("sallyport-doctor-{}", ended.id());
+    ended.wait().expect("its end");
+    let make = std::process::Command::new("ip")
+        .args(["netns", "add", &name])
+        .status();
+    assert!(make.expect("ip").success());
+    let run = lab
+        .gateway()
+        .control()
+        .parent()
+        .expect("a folder")
+        .to_owned();
+    let socket = run.join("run/selftest-0123456789abcdef");
+    drop(std::os::unix::net::UnixListener::bind(&socket).expect("a socket"));
+    // a living gateway may be at its selftest: nothing of it is left over
+    let shown = left(&lab);
+    assert!(
+        shown.contains(&name) && !shown.contains("selftest-"),
+        "{shown}"
+    );
+    lab.gateway_mut().kill();
+    let shown = left(&lab);
+    assert!(
+        shown.contains(&name) && shown.contains("selftest-0123456789abcdef"),
+        "{shown}"
+    );
+    let done = lab.sallyport(&["uninstall"]).expect(0);
+    assert!(done.out.contains(&name), "{done:?}");
+    assert!(!socket.exists() && !Path::new("/run/netns").join(&name).exists());
+    let shown = left(&lab);
+    assert!(!shown.contains(&name), "{shown}");
+}
+
+#[test]
 fn uninstall_waits_for_the_gateway_and_then_leaves_no_link_rule_or_socket() {
     let mut lab = Lab::builder().gateway_only().start();
     let sandbox = lab.sandbox(policies::DOMAINS);

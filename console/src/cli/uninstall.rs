@@ -11,8 +11,8 @@ use crate::exit::{Failure, Outcome, Verdict};
 use crate::show::{self, Format};
 
 const HELP: &str = "\
-Removes the gateway's namespace with every link in it, sockets, run directories and every container that carries \
-Sallyport's labels. The record and other state stay unless --purge is given. \
+Removes the gateway's namespace with every link in it, what a killed doctor or selftest left, sockets, run directories \
+and every container that carries Sallyport's labels. The record and other state stay unless --purge is given. \
 Stop `sallyport up` (or the services) first; while a role answers, nothing is removed, and --dry-run tells what \
 would be.";
 
@@ -124,6 +124,11 @@ fn remove(leftover: &Leftover, config: &Config) -> std::io::Result<()> {
         // links, rules and sockets as the gateway itself would: it knows what it made
         Leftover::Namespace(_) => gateway::appliance::uninstall(&config.gateway)
             .map_err(|error| std::io::Error::other(Failure::from_error(&error).message)),
+        Leftover::Trial(path) => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            gateway::kernel::Ns::unlink(&config.gateway.namespaces(), &name)
+                .map_err(|error| std::io::Error::other(Failure::from_error(&error).message))
+        }
         Leftover::Socket(path) => gone(std::fs::remove_file(path)),
         Leftover::Container(engine, container) => engine.remove(container),
     }

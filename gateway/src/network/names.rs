@@ -25,7 +25,7 @@ const MOST_WISHED: usize = 20_000;
 /// Runs of one user in that time: 23 a minute over a month, and 50 MB.
 const MOST_RUNS: usize = 1_000_000;
 /// How the names of the selftest's networks begin.
-const PROBE: &str = "selftest-";
+pub const PROBE: &str = "selftest-";
 /// How often what is too old is looked for.
 const PRUNE_MS: i64 = 60_000;
 

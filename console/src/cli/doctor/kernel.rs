@@ -16,6 +16,9 @@ use super::{Check, State, modules};
 const SERVICE4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const SERVICE6: Ipv6Addr = Ipv6Addr::new(0xfd53, 0x5350, 0, 0, 0, 0, 0, 1);
 
+/// How the name of the namespace begins that it is tried in; the number of the process follows.
+pub const TRIAL: &str = "sallyport-doctor-";
+
 /// Tries it; without the powers for it, says so.
 pub fn checks(system: &System, enforcement: Enforcement) -> Vec<Check> {
     match attempt(enforcement) {
@@ -71,7 +74,7 @@ pub fn checks(system: &System, enforcement: Enforcement) -> Vec<Check> {
 fn attempt(enforcement: Enforcement) -> Result<(Backend, Queue), KernelError> {
     let config = Config {
         directory: gateway::config::GatewayConfig::default().namespaces(),
-        name: format!("sallyport-doctor-{}", std::process::id()),
+        name: format!("{TRIAL}{}", std::process::id()),
         enforcement,
         ..Config::new(SERVICE4, SERVICE6)
     };
