@@ -44,6 +44,8 @@ pub fn run(selftest: &Selftest) -> Result<Table, ChangeError> {
     let none = PolicySource::Preset("none".to_owned());
     let probe = Sandbox::attach_by_socket(registry, &none, namespace)?;
     registry.try_out(&[&probe.network]);
+    #[cfg(test)]
+    let _hole = super::tests::hole(selftest, (&probe, &probe));
     for family in FAMILIES {
         let seen = no_way_out(&probe.namespace, (nobody(family), 443).into());
         let promise = "nothing but the proxy can be reached";

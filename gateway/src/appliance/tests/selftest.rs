@@ -16,11 +16,11 @@ use crate::record::Entry;
 use crate::selftest::report::SelftestDone;
 use crate::selftest::tests::Hole;
 
-fn ask(lab: &Lab) -> SelftestReport {
+pub fn ask(lab: &Lab) -> SelftestReport {
     lab.block(async |c| c.selftest().await.unwrap())
 }
 
-fn recorded(lab: &Lab) -> Vec<SelftestDone> {
+pub fn recorded(lab: &Lab) -> Vec<SelftestDone> {
     let of = |line: crate::record::Line| match line.entry {
         Entry::Selftest(done) => Some(*done),
         _ => None,
@@ -28,7 +28,7 @@ fn recorded(lab: &Lab) -> Vec<SelftestDone> {
     records(lab).into_iter().filter_map(of).collect()
 }
 
-fn with_v6(lab: &Lab) {
+pub fn with_v6(lab: &Lab) {
     ip(&format!(
         "-n {}u addr add 2001:db8:77::1/64 dev up0 nodad",
         lab.name
