@@ -11,6 +11,7 @@ mod packages;
 mod place;
 mod restart;
 mod rootless;
+mod selftest;
 mod socket;
 mod stop;
 mod uninstall;

@@ -27,7 +27,7 @@ fn selftest_proves_the_packet_promises_without_root(place: Place) {
     let blind = rest
         .iter()
         .all(|check| outcome(check) == "skipped" && !check.to_string().contains("failed"));
-    assert!(blind && rest.len() <= 4, "{rest:#?}");
+    assert!(blind && rest.len() <= 6, "{rest:#?}");
     for address in [OTHER4, "8.8.8.8", "169.254.169.254"] {
         lab.capture.none_to(frames, ip(address));
     }

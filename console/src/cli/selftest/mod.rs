@@ -1,8 +1,13 @@
 //! `sallyport selftest`: the gateway's own proof from probe sandboxes on this machine.
 
+mod attempts;
+mod container;
+
 use gateway::control::api::{Check, Outcome as Came, PostureView, SelftestReport};
 
+use super::run::services::Services;
 use super::{Shared, wait};
+use crate::config::Config;
 use crate::exit::{Outcome, Verdict};
 use crate::show::{self, Format};
 
@@ -14,6 +19,11 @@ a policy permits one of these listeners, and it must be reached. Nothing is sent
 The gateway runs the same table before it enforces, after each repair of its kernel rules, and on a schedule \
 (`gateway.selftest.every`); the outcome is in the record (`sallyport record export`), the newest one in `sallyport doctor`. \
 A check that fails seals the gateway until one passes.
+
+Where a runner answers, a sandbox in a container of each isolation class of its engine is a probe too (`variant` \
+hardened or gvisor): no link but the gateway's, no capabilities, no engine's socket, what is denied is refused and does not \
+leave, and a permitted listener of this machine answers. These rows are shown only; the gateway, which never touches an \
+engine, neither records them nor seals for them. Exit code 1 when one failed.
 
 Where the kernel can hold no rules, sandboxes have a socket to the proxy and no link: then the proxy is tried, and the last \
 line says that networks are not enforced. What `gateway.egress_filter: off` opens is `skipped`. The uplink of a gateway of \
@@ -27,12 +37,29 @@ pub struct Arguments {
     /// Only rows that did not pass
     #[arg(long)]
     failed: bool,
+    /// Start a runner for the probes in containers if none answers
+    #[arg(long)]
+    container: bool,
 }
 
 pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
+    let config = shared.load()?;
     let client = shared.gateway()?;
-    let (report, posture) =
-        wait(async { Ok((client.selftest().await?, client.posture().await?)) })?;
+    let (report, posture) = wait(async {
+        let mut report = client.selftest().await?;
+        let began = std::time::Instant::now();
+        // where nothing is enforced a container would show the same as the socket's rows
+        let contained = match client.posture().await? {
+            posture if posture.state == "enforcing" => {
+                contained(&config, arguments, shared).await?
+            }
+            posture => container::none(&format!("the gateway does not enforce: {}", posture.label)),
+        };
+        report.checks.extend(contained);
+        let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        report.took_ms = report.took_ms.saturating_add(took);
+        Ok((report, client.posture().await?))
+    })?;
     match shared.format() {
         Format::Json => show::json(&serde_json::json!({
             "passed": report.passed(),
@@ -51,6 +78,21 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
     } else {
         Outcome::Negative
     })
+}
+
+/// Rows of the probes in containers, by the runner that answers or one that is started for them.
+async fn contained(
+    config: &Config,
+    arguments: &Arguments,
+    shared: &Shared,
+) -> Result<Vec<Check>, crate::exit::Failure> {
+    if !arguments.container {
+        return Ok(container::rows(config).await);
+    }
+    let services = Services::ready(config, shared.config.as_deref(), true).await?;
+    let rows = container::rows(config).await;
+    services.release().await;
+    Ok(rows)
 }
 
 /// What all that means here: the rows alone do not say what is open by the operator's choice, or not enforced at all.

@@ -1,0 +1,73 @@
+//! The selftest's probes in containers: each isolation class of the engine, as rows of the one table.
+
+use lab::topology::{METADATA, ip};
+
+use crate::{place, world};
+
+#[test]
+fn a_probe_in_a_container_of_each_class_is_held_back_and_reaches_what_is_permitted() {
+    let lab = world::lab();
+    let frames = lab.capture.mark();
+    let said = lab.sallyport(&["selftest", "--container", "--json"]);
+    let report = said.expect(0).json();
+    let checks = report["checks"].as_array().expect("checks");
+    let gvisor = place::gvisor().map(|place| place.class);
+    for class in [Some("hardened"), gvisor].into_iter().flatten() {
+        let outcome = |check: &str, family: &str| {
+            let is = |c: &&serde_json::Value| {
+                c["check"] == check && c["family"] == family && c["variant"] == class
+            };
+            let found = checks.iter().find(is);
+            found.unwrap_or_else(|| panic!("{class} {check} {family}: {report}"))["outcome"].clone()
+        };
+        for check in ["no_other_link", "no_capabilities", "no_engine_socket"] {
+            assert_eq!(
+                outcome(check, "both"),
+                "passed",
+                "{class} {check}: {report}"
+            );
+        }
+        for family in ["ipv4", "ipv6"] {
+            for check in [
+                "metadata",
+                "gateway_ports",
+                "gateway_door",
+                "connect_denied",
+                "host_tcp",
+                "console_ports",
+                "udp_denied",
+                "permitted_tcp",
+            ] {
+                assert_eq!(
+                    outcome(check, family),
+                    "passed",
+                    "{class} {check}: {report}"
+                );
+            }
+        }
+    }
+    assert!(report["took_ms"].as_u64().is_some_and(|ms| ms < 60_000));
+    for address in METADATA.iter().chain([&"192.0.2.1"]) {
+        lab.capture.none_to(frames, ip(address));
+    }
+    // its runs are over with it
+    let networks = lab.sallyport(&["net", "ls", "--json"]).expect(0).json();
+    assert_eq!(networks, serde_json::json!([]));
+}
+
+#[test]
+fn without_a_runner_the_rows_of_containers_are_skipped_and_say_why() {
+    let lab = world::lab();
+    let report = lab.sallyport(&["selftest", "--json"]).expect(0).json();
+    let checks = report["checks"].as_array().expect("checks");
+    let rows: Vec<_> = checks
+        .iter()
+        .filter(|c| c["check"] == "container")
+        .collect();
+    assert_eq!(rows.len(), 2, "{report}");
+    for row in rows {
+        assert_eq!(row["outcome"], "skipped", "{row}");
+        let why = row["detail"].as_str().unwrap_or_default();
+        assert!(why.contains("--container"), "{row}");
+    }
+}
