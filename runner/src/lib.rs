@@ -13,6 +13,7 @@ pub mod broker;
 pub mod burial;
 pub mod config;
 pub mod drive;
+mod fingerprint;
 pub mod image;
 pub mod job;
 pub mod output;
@@ -168,6 +169,8 @@ pub async fn run(config: RunnerConfig, shutdown: CancellationToken) -> Result<()
         config,
     });
     reaper::first_round(&runner).await;
+    let now = fingerprint::Fingerprint::of(runner.pods.backend.facts());
+    fingerprint::prove(&runner.config.state_dir, now, &gateway).await;
     let api = api::bind_private(&runner.config.socket)
         .map_err(host("listening at", &runner.config.socket))?;
     let following = gateway.clone();

@@ -71,3 +71,36 @@ fn without_a_runner_the_rows_of_containers_are_skipped_and_say_why() {
         assert!(why.contains("--container"), "{row}");
     }
 }
+
+#[test]
+fn an_engine_that_changed_has_the_gateway_prove_itself_before_the_next_run_and_one_that_did_not_has_not()
+ {
+    let lab = world::lab();
+    let selftests = || {
+        let kept = lab.sallyport(&["record", "export"]).expect(0).out;
+        kept.matches(r#""kind":"selftest""#).count()
+    };
+    let run = || {
+        world::run(&lab, "none", &[], "true").expect(0);
+        selftests()
+    };
+    let first = run();
+    assert_eq!(run(), first, "nothing changed");
+    let path = lab.directory().join("runner-state/fingerprint.json");
+    let text = std::fs::read_to_string(&path).expect("what was noted");
+    let noted: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert!(
+        noted["passed"].as_u64().is_some_and(|rows| rows > 150),
+        "{noted}"
+    );
+    for key in ["kernel", "engine"] {
+        let mut other = noted.clone();
+        other[key] = "another".into();
+        std::fs::write(&path, other.to_string()).expect("another one");
+        let before = selftests();
+        assert_eq!(run(), before + 1, "{key}");
+        let again = std::fs::read_to_string(&path).expect("what was noted");
+        let again: serde_json::Value = serde_json::from_str(&again).expect("JSON");
+        assert_eq!(again[key], noted[key]);
+    }
+}
