@@ -90,13 +90,13 @@ struct Outer {
 
 impl Outer {
     fn open(family: Family) -> std::io::Result<Self> {
-        let mut random = [0; 12];
+        let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|e| std::io::Error::other(e.to_string()))?;
         let mut outer = Self {
             ends: Ends {
                 family,
                 host: None,
-                mark: random.iter().map(|byte| format!("{byte:02x}")).collect(),
+                mark: format!("{:032x}", u128::from_ne_bytes(random)),
             },
             permitted: None,
             denied: None,
