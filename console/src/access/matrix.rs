@@ -144,4 +144,6 @@ matrix! {
     ReadAudit "audit.read": Workspace(Admin), Never;
     /// What was changed anywhere.
     ReadWholeAudit "audit.read_all": Instance, Never;
+    /// What happens, as it happens, where I may look.
+    FollowEvents "event.follow": Person, Read;
 }

@@ -5,6 +5,7 @@
 pub mod about;
 pub mod audit;
 pub mod devices;
+pub mod events;
 pub mod members;
 pub mod owner;
 pub mod session;

@@ -239,9 +239,14 @@ pub async fn change_password(
         return Err(Problem::invalid("current", "this is not the password"));
     }
     let kept = app.passwords.hash(input.password).await?;
-    app.store
-        .change_password(&user.id, &kept, &caller.session()?.id)
-        .await?;
+    let proven = user.password.as_deref();
+    if !app
+        .store
+        .change_password(&user.id, proven, &kept, &caller.session()?.id)
+        .await?
+    {
+        return Err(Problem::invalid("current", "this is not the password"));
+    }
     app.store.forget_attempts(&account).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,7 +1,7 @@
 //! API tokens: made by a person, for one workspace, shown once.
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -11,6 +11,7 @@ use crate::accounts::names;
 use crate::accounts::secret::{Opens, Secret};
 use crate::clock::{self, DAY, Millis};
 use crate::server::app::App;
+use crate::server::idempotent::ShownOnce;
 use crate::server::identify::Caller;
 use crate::server::input::{Asked, At, Input};
 use crate::server::page::{Page, Paging};
@@ -93,7 +94,7 @@ pub async fn add(
     State(app): State<App>,
     caller: Caller,
     Input(input): Input<TokenInput>,
-) -> Result<(StatusCode, Json<FreshToken>), Problem> {
+) -> Result<(StatusCode, Extension<ShownOnce>, Json<FreshToken>), Problem> {
     let mut fields = Fields::new();
     let name = fields.take(names::name(&input.name));
     if !matches!(input.scope.as_str(), "read" | "write") {
@@ -122,6 +123,7 @@ pub async fn add(
     let id = app.store.add_token(token, now).await?;
     Ok((
         StatusCode::CREATED,
+        Extension(ShownOnce),
         Json(FreshToken {
             id,
             token: secret.text,

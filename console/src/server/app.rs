@@ -6,6 +6,8 @@ use std::sync::Arc;
 use gateway::tasks::Tasks;
 use tokio_util::sync::CancellationToken;
 
+use super::follow::Tail;
+use super::held::Held;
 use super::metrics::Metrics;
 use super::rate::Rates;
 use crate::accounts::password::{HashError, Passwords};
@@ -31,6 +33,10 @@ pub struct Shared {
     pub passwords: Passwords,
     /// Requests by client address and by account.
     pub rates: Rates,
+    /// The end of the event log.
+    pub tail: Tail,
+    /// Streams by account.
+    pub readers: Held,
     /// Numbers for collectors.
     pub metrics: Metrics,
     /// The API's description, made from the routes.
@@ -52,6 +58,8 @@ impl App {
             stop,
             passwords: Passwords::new()?,
             rates: Rates::default(),
+            tail: Tail::default(),
+            readers: Held::default(),
             metrics: Metrics::default(),
             description: super::describe::document(super::routes::table().described()),
         })))

@@ -3,6 +3,7 @@
 //! A workspace that somebody is not in answers like one that does not exist. Whoever is not let through here has reached
 //! no handler.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
@@ -15,12 +16,14 @@ use tokio::sync::oneshot;
 
 use super::address::Client;
 use super::app::App;
+use super::idempotent::{self, Go};
 use super::identify::{Caller, Who, identify};
 use super::input;
 use super::problem::Problem;
 use super::rate::Counted;
 use crate::access::{Action, ByToken, Reach, Role, rule};
 use crate::store::audit::Told;
+use crate::store::change::{self, Change, Needs};
 use crate::store::workspaces::{Visible, Workspace};
 
 /// Of whom or what a change was, in the audit log; ids are shorter.
@@ -32,12 +35,12 @@ pub struct Admitted;
 
 /// Lets a request through to its handler, or answers it.
 pub async fn admit(
-    State((app, action)): State<(App, Action)>,
+    State((app, action, success)): State<(App, Action, StatusCode)>,
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
-    let asked = Asked::of(action, &mut parts).await?;
+    let asked = Asked::of(action, success, &mut parts).await?;
     let mut caller = asked.caller(&app, &parts).await?;
     if let Ok(user) = caller.user()
         && !app
@@ -69,13 +72,22 @@ pub async fn admit(
         caller = asked.caller(&app, &parts).await?;
         permit(&app, &asked, &mut caller).await?;
     }
+    let key = match idempotent::turn(&app, &caller, &parts, &body).await? {
+        Go::On(key) => key,
+        Go::Answered(mut response) => {
+            response.extensions_mut().insert(Admitted);
+            return Ok(response);
+        }
+    };
+    let change = asked.change(&caller, key);
     parts.extensions.insert(caller.clone());
     let request = Request::from_parts(parts, Body::from(body));
     // In a task of its own: a client that hangs up, or an answer that takes too long, ends the waiting and not a change
     // between being made and being told.
     let (answering, answer) = oneshot::channel();
     app.tasks.clone().spawn("change", async move {
-        let _ = answering.send(carry_out(&app, &caller, &asked, next.run(request)).await);
+        let done = carry_out(&app, &caller, &asked, change, next.run(request));
+        let _ = answering.send(done.await);
     });
     answer.await.unwrap_or_else(|_| Err(Problem::internal()))
 }
@@ -83,6 +95,8 @@ pub async fn admit(
 /// What is asked, and of what.
 struct Asked {
     action: Action,
+    /// As what the route says that it answers when it was done.
+    success: StatusCode,
     /// The workspace that the path names.
     workspace: String,
     /// What else the path names, for the audit log.
@@ -90,7 +104,7 @@ struct Asked {
 }
 
 impl Asked {
-    async fn of(action: Action, parts: &mut Parts) -> Result<Self, Problem> {
+    async fn of(action: Action, success: StatusCode, parts: &mut Parts) -> Result<Self, Problem> {
         let params = RawPathParams::from_request_parts(parts, &()).await;
         let params = params.map_err(|_| Problem::not_found())?;
         // PostgreSQL takes no NUL in a text; nothing has one in its name
@@ -104,9 +118,30 @@ impl Asked {
             .collect();
         Ok(Self {
             action,
+            success,
             workspace: workspace.map_or_else(String::new, |(_, value)| value.to_owned()),
             subject: subject.join(" "),
         })
+    }
+
+    /// The change, for the transaction that makes it.
+    fn change(&self, caller: &Caller, key: Option<crate::store::replays::Claimed>) -> Arc<Change> {
+        let needs = match rule(self.action).reach {
+            Reach::Open => Needs::Nothing,
+            Reach::Person => Needs::Person,
+            Reach::Instance => Needs::Instance,
+            Reach::Workspace(role) => Needs::Role(role, self.workspace.clone()),
+        };
+        let told = told(caller, self, &self.subject, self.success);
+        let mut change = Change::new(told, needs, crate::clock::now());
+        change.user = caller.user().ok().map(|user| user.id.clone());
+        change.credential = match &caller.who {
+            Who::Nobody => None,
+            Who::Person(found) => Some(found.1.id.clone()),
+            Who::Token(found) => Some(found.1.id.clone()),
+        };
+        change.key = key;
+        Arc::new(change)
     }
 
     /// Who asks, by what the store says now.
@@ -149,19 +184,23 @@ async fn permit(app: &App, asked: &Asked, caller: &mut Caller) -> Result<(), Pro
     Ok(())
 }
 
-/// Makes a change, then tells it.
+/// Carries a request out. Its change tells itself; what changed nothing, and refusals, are told here.
 async fn carry_out(
     app: &App,
     caller: &Caller,
     asked: &Asked,
-    change: impl Future<Output = Response>,
+    change: Arc<Change>,
+    act: impl Future<Output = Response>,
 ) -> Result<Response, Problem> {
-    let mut response = change.await;
+    let mut response = change::scope(change.clone(), act).await;
     let status = response.status();
-    if is_told(status) {
+    if is_told(status) && !(status.is_success() && change.made()) {
         let about = response.extensions().get::<About>();
-        let subject = about.map_or(&asked.subject, |about| &about.0);
-        record(app, caller, asked, subject, status).await?;
+        let subject = about.map_or_else(|| change.subject(), |about| about.0.clone());
+        record(app, caller, asked, &subject, status).await?;
+    }
+    if let Some(key) = &change.key {
+        response = idempotent::settle(app, key, change.made(), response).await;
     }
     response.extensions_mut().insert(Admitted);
     Ok(response)
@@ -180,25 +219,7 @@ async fn record(
     subject: &str,
     status: StatusCode,
 ) -> Result<(), Problem> {
-    // what a caller writes into a path may be as long as a head
-    let subject: String = subject.chars().take(SUBJECT).collect();
-    let credential = match &caller.who {
-        Who::Nobody => "none".to_owned(),
-        Who::Person(found) => format!("session {}", found.1.id),
-        Who::Token(found) => format!("token {}", found.1.id),
-    };
-    let told = Told {
-        workspace: caller
-            .workspace
-            .as_ref()
-            .map(|(workspace, _)| workspace.id.clone()),
-        actor: caller.user().ok().map(|user| user.id.clone()),
-        credential,
-        address: caller.client.0.to_string(),
-        action: asked.action.word(),
-        subject: &subject,
-        status: i64::from(status.as_u16()),
-    };
+    let told = told(caller, asked, subject, status);
     let kept = app.store.tell_audit(&told, crate::clock::now()).await;
     kept.map_err(|error| {
         tracing::error!(
@@ -208,6 +229,26 @@ async fn record(
         );
         Problem::untold(status)
     })
+}
+
+/// The entry.
+fn told(caller: &Caller, asked: &Asked, subject: &str, status: StatusCode) -> Told<'static> {
+    let credential = match &caller.who {
+        Who::Nobody => "none".to_owned(),
+        Who::Person(found) => format!("session {}", found.1.id),
+        Who::Token(found) => format!("token {}", found.1.id),
+    };
+    let workspace = caller.workspace.as_ref();
+    Told {
+        workspace: workspace.map(|(workspace, _)| workspace.id.clone()),
+        actor: caller.user().ok().map(|user| user.id.clone()),
+        credential,
+        address: caller.client.0.to_string(),
+        action: asked.action.word(),
+        // what a caller writes into a path may be as long as a head
+        subject: subject.chars().take(SUBJECT).collect(),
+        status: i64::from(status.as_u16()),
+    }
 }
 
 /// Whom a change was about, where the path does not say: a handler puts it into its answer's extensions.

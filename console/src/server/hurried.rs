@@ -10,38 +10,12 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::testing::Console;
-use crate::accounts::secret::{Opens, Secret};
+use super::testing::{Console, signed_in};
 use crate::store::Store;
 use crate::store::audit::Entry;
-use crate::store::sessions::NewSession;
 use crate::store::testing::each;
-use crate::store::users::{Home, NewUser, UserChange};
+use crate::store::users::UserChange;
 use crate::store::workspaces::Visible;
-
-/// A user who is signed in: its id and its cookie.
-async fn signed_in(store: &Store, name: &str, admin: bool) -> (String, String) {
-    let new = NewUser {
-        email: format!("{name}@example.com"),
-        name: name.into(),
-        password: None,
-        instance_admin: admin,
-    };
-    let user = store.add_user(&new, Home::Personal, 1).await.unwrap();
-    let secret = Secret::fresh(Opens::Session).unwrap();
-    let now = crate::clock::now();
-    let session = NewSession {
-        user: &user,
-        proven: None,
-        digest: &secret.digest,
-        address: "203.0.113.7",
-        agent: "",
-        ends: now + 1_000_000,
-    };
-    store.add_session(session, now).await.unwrap();
-    let cookie = format!("sallyport_session={}", secret.text);
-    (user, cookie)
-}
 
 /// A body that comes when it is let, and when somebody waits for it.
 fn late(body: &Value) -> (Body, oneshot::Receiver<()>, oneshot::Sender<()>) {

@@ -4,10 +4,9 @@
 //! A connection from a sandbox is closed before a byte of it is read. Every other connection's requests carry
 //! [`Peer`]. When the console stops, requests under way are answered and streams end.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -23,6 +22,7 @@ use tower::ServiceExt;
 
 use super::address::Peer;
 use super::app::App;
+use super::held::Held;
 use super::rate::Counted;
 use super::sandbox::{self, Seen};
 
@@ -70,7 +70,7 @@ pub async fn serve(listener: TcpListener, router: Router, app: App, door: Door) 
                     .trusted_proxies
                     .iter()
                     .any(|net| net.contains(&ip));
-                let hold = held.take(Counted::address(ip));
+                let hold = held.take(Counted::address(ip), MOST_OF_ONE);
                 if hold.is_none() && !proxy {
                     continue;
                 }
@@ -90,46 +90,6 @@ pub async fn serve(listener: TcpListener, router: Router, app: App, door: Door) 
     let ended = places.acquire_many(MOST);
     if tokio::time::timeout(LAST_ANSWERS, ended).await.is_err() {
         tracing::warn!("some requests were cut off by the end of the console");
-    }
-}
-
-/// Connections by whose they are.
-#[derive(Clone, Debug, Default)]
-struct Held(Arc<Mutex<HashMap<Counted, usize>>>);
-
-/// One of them; given back on drop.
-#[derive(Debug)]
-struct Hold {
-    held: Held,
-    of: Counted,
-}
-
-impl Held {
-    fn with<T>(&self, act: impl FnOnce(&mut HashMap<Counted, usize>) -> T) -> T {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// One more, unless there are as many as may be.
-    fn take(&self, of: Counted) -> Option<Hold> {
-        self.with(|counts| {
-            let count = counts.entry(of.clone()).or_default();
-            (*count < MOST_OF_ONE).then(|| *count += 1)
-        })?;
-        let held = self.clone();
-        Some(Hold { held, of })
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        self.held.with(|counts| {
-            let left = counts.get(&self.of).copied().unwrap_or_default();
-            if left > 1 {
-                counts.insert(self.of.clone(), left - 1);
-            } else {
-                counts.remove(&self.of);
-            }
-        });
     }
 }
 
@@ -177,25 +137,5 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Ap
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_address_holds_some_places_and_gives_them_back() {
-        let held = Held::default();
-        let of = |text: &str| Counted::address(text.parse().unwrap());
-        let mut taken: Vec<_> = (0..MOST_OF_ONE)
-            .map(|n| held.take(of(&format!("2001:db8::{n:x}"))).unwrap())
-            .collect();
-        assert!(held.take(of("2001:db8::ffff")).is_none());
-        assert!(held.take(of("192.0.2.1")).is_some());
-        taken.pop();
-        assert!(held.take(of("2001:db8::ffff")).is_some());
-        taken.clear();
-        assert!(held.with(|counts| counts.is_empty()));
     }
 }

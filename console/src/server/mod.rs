@@ -6,9 +6,12 @@
 pub mod address;
 pub mod app;
 mod describe;
+pub mod follow;
 mod front;
 pub(crate) mod guard;
 mod health;
+pub mod held;
+pub mod idempotent;
 pub mod identify;
 pub mod input;
 mod listen;
@@ -21,6 +24,7 @@ pub mod rate;
 pub mod routes;
 mod sandbox;
 mod stack;
+pub mod stream;
 pub mod tag;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -94,6 +98,8 @@ pub async fn run(config: ConsoleConfig, stop: CancellationToken) -> Result<(), S
     let app = App::new(config, store, tasks.clone(), stop)?;
     owner::greet(&app).await?;
     tasks.spawn("tidy", tidy::keep_tidy(app.clone()));
+    tasks.spawn("follow", follow::follow(app.clone()));
+    tasks.spawn("listen", follow::listen(app.clone()));
     if let Some(listener) = management {
         let served = listen::serve(
             listener,
@@ -117,6 +123,10 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
 }
 
 #[cfg(test)]
+mod again;
+#[cfg(test)]
 mod hurried;
+#[cfg(test)]
+mod streams;
 #[cfg(test)]
 mod tests;

@@ -163,6 +163,11 @@ impl Problem {
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::SignedOut => return Self::signed_out(),
+            StoreError::NotAllowed => return Self::forbidden("this may not be done any more"),
+            _ => {}
+        }
         tracing::error!(error = &error as &dyn std::error::Error, "a request failed");
         Self::internal()
     }

@@ -6,6 +6,7 @@
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
+use http::StatusCode;
 use utoipa::openapi::{OpenApi, PathItem};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
@@ -48,6 +49,7 @@ pub fn table() -> Table {
         .add(Action::EndToken, routes!(api::tokens::end))
         .add(Action::ReadAudit, routes!(api::audit::list))
         .add(Action::ReadWholeAudit, routes!(api::audit::whole))
+        .add(Action::FollowEvents, routes!(api::events::follow))
 }
 
 /// Routes, and what each needs.
@@ -78,8 +80,8 @@ impl Table {
     pub fn router(self, app: &App) -> Router {
         let mut router = OpenApiRouter::<App>::new();
         for (action, (schemas, paths, methods)) in self.0 {
-            let guarded =
-                methods.route_layer(from_fn_with_state((app.clone(), action), guard::admit));
+            let state = (app.clone(), action, success(paths.paths.values()));
+            let guarded = methods.route_layer(from_fn_with_state(state, guard::admit));
             router = router.routes((schemas, paths, guarded));
         }
         let (router, _) = router.split_for_parts();
@@ -88,13 +90,25 @@ impl Table {
             .fallback(async || Problem::not_found())
             .method_not_allowed_fallback(async || {
                 Problem::new(
-                    http::StatusCode::METHOD_NOT_ALLOWED,
+                    StatusCode::METHOD_NOT_ALLOWED,
                     "method_not_allowed",
                     "this does not go with this method",
                 )
             })
             .with_state(app.clone())
     }
+}
+
+/// The status that a route says it answers with when it was done.
+fn success<'a>(items: impl Iterator<Item = &'a PathItem>) -> StatusCode {
+    let operations = items.flat_map(|item| {
+        [&item.get, &item.post, &item.put, &item.patch, &item.delete]
+            .into_iter()
+            .flatten()
+    });
+    let mut statuses = operations.flat_map(|operation| operation.responses.responses.keys());
+    let success = statuses.find_map(|status| status.parse().ok().filter(StatusCode::is_success));
+    success.unwrap_or(StatusCode::OK)
 }
 
 fn methods(item: &PathItem) -> impl Iterator<Item = &'static str> {

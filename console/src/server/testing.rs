@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use axum::Router;
 use axum::body::Body;
 use gateway::tasks::Tasks;
-use http::{HeaderMap, Method, Request, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -13,8 +13,11 @@ use tower::ServiceExt;
 
 use super::address::Peer;
 use super::app::App;
+use crate::accounts::secret::{Opens, Secret};
 use crate::settings::ConsoleConfig;
 use crate::store::Store;
+use crate::store::sessions::NewSession;
+use crate::store::users::{Home, NewUser};
 
 /// A console without listeners.
 #[derive(Clone, Debug)]
@@ -84,6 +87,35 @@ impl Console {
         headers: &[(&str, &str)],
         body: Body,
     ) -> Answer {
+        let response = self.open(method, path, headers, body).await;
+        let (parts, mut body) = response.into_parts();
+        let streamed = parts
+            .headers
+            .get(header::CONTENT_TYPE)
+            .is_some_and(|kind| kind == "text/event-stream");
+        let bytes = if streamed {
+            // what is said first; more may never come
+            body.frame().await.unwrap().unwrap().into_data().unwrap()
+        } else {
+            body.collect().await.unwrap().to_bytes()
+        };
+        Answer {
+            admitted: parts.extensions.get::<super::guard::Admitted>().is_some(),
+            status: parts.status,
+            headers: parts.headers,
+            json: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+            text: String::from_utf8_lossy(&bytes).into_owned(),
+        }
+    }
+
+    /// A request whose answer is read as it comes.
+    pub async fn open(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Body,
+    ) -> Response<Body> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -94,20 +126,34 @@ impl Console {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = self
-            .router
+        self.router
             .clone()
             .oneshot(request.body(body).unwrap())
             .await
-            .unwrap();
-        let (parts, body) = response.into_parts();
-        let bytes = body.collect().await.unwrap().to_bytes();
-        Answer {
-            admitted: parts.extensions.get::<super::guard::Admitted>().is_some(),
-            status: parts.status,
-            headers: parts.headers,
-            json: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
-            text: String::from_utf8_lossy(&bytes).into_owned(),
-        }
+            .unwrap()
     }
+}
+
+/// A user who is signed in: its id and its cookie.
+pub async fn signed_in(store: &Store, name: &str, admin: bool) -> (String, String) {
+    let new = NewUser {
+        email: format!("{name}@example.com"),
+        name: name.into(),
+        password: None,
+        instance_admin: admin,
+    };
+    let user = store.add_user(&new, Home::Personal, 1).await.unwrap();
+    let secret = Secret::fresh(Opens::Session).unwrap();
+    let now = crate::clock::now();
+    let session = NewSession {
+        user: &user,
+        proven: None,
+        digest: &secret.digest,
+        address: "203.0.113.7",
+        agent: "",
+        ends: now + 1_000_000,
+    };
+    store.add_session(session, now).await.unwrap();
+    let cookie = format!("sallyport_session={}", secret.text);
+    (user, cookie)
 }

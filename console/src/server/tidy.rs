@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::app::App;
 use crate::clock::{self, DAY};
-use crate::store::StoreError;
+use crate::store::{StoreError, replays};
 
 /// Nothing depends on it being sooner: what is over is not found anyway.
 const EVERY: Duration = Duration::from_mins(10);
@@ -28,5 +28,6 @@ pub async fn keep_tidy(app: App) {
 async fn tidy(app: &App) -> Result<(), StoreError> {
     let now = clock::now();
     app.store.forget_expired(now, now - DAY).await?;
+    app.store.forget_answers(now - replays::KEPT).await?;
     app.store.forget_events(now - EVENTS).await.map(|_| ())
 }

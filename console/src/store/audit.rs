@@ -3,6 +3,7 @@
 //! Apart from the record of flows, which is the gateway's. The chain shows an entry that was changed or taken out; that
 //! the newest entries are missing shows only against a head that somebody kept elsewhere.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
@@ -25,7 +26,7 @@ pub struct Told<'a> {
     /// What.
     pub action: &'a str,
     /// To whom or what.
-    pub subject: &'a str,
+    pub subject: Cow<'a, str>,
     /// How it was answered.
     pub status: i64,
 }
@@ -67,6 +68,26 @@ row! {
 pub struct Broken(pub i64);
 
 impl Entry {
+    /// The entry that comes after the last one.
+    pub(super) fn after(last: Option<(i64, String)>, told: &Told<'_>, now: Millis) -> Self {
+        let (seq, previous) = last.unwrap_or_default();
+        let mut entry = Self {
+            seq: seq + 1,
+            at: now,
+            workspace_id: told.workspace.clone(),
+            actor: told.actor.clone(),
+            credential: told.credential.clone(),
+            address: told.address.clone(),
+            action: told.action.to_owned(),
+            subject: told.subject.clone().into_owned(),
+            status: told.status,
+            previous,
+            hash: String::new(),
+        };
+        entry.hash = entry.computed();
+        entry
+    }
+
     /// Its hash as it ought to be.
     fn computed(&self) -> String {
         let fields = serde_json::json!([
@@ -113,46 +134,38 @@ impl Chain {
     }
 }
 
-impl Store {
-    /// Appends an entry.
-    pub async fn tell_audit(&self, told: &Told<'_>, now: Millis) -> Result<(), StoreError> {
-        transact!(self, Lock::Audit, tx => {
-            let last: Option<(i64, String)> = sqlx::query_as("SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1")
-                .fetch_optional(&mut *tx)
-                .await?;
-            let (seq, previous) = last.unwrap_or_default();
-            let mut entry = Entry {
-                seq: seq + 1,
-                at: now,
-                workspace_id: told.workspace.clone(),
-                actor: told.actor.clone(),
-                credential: told.credential.clone(),
-                address: told.address.clone(),
-                action: told.action.to_owned(),
-                subject: told.subject.to_owned(),
-                status: told.status,
-                previous,
-                hash: String::new(),
-            };
-            entry.hash = entry.computed();
-            sqlx::query(
-                "INSERT INTO audit (seq, at, workspace_id, actor, credential, address, action, subject, status, previous, hash) \
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-            )
-            .bind(entry.seq)
-            .bind(entry.at)
-            .bind(&entry.workspace_id)
-            .bind(&entry.actor)
-            .bind(&entry.credential)
-            .bind(&entry.address)
-            .bind(&entry.action)
-            .bind(&entry.subject)
-            .bind(entry.status)
-            .bind(&entry.previous)
-            .bind(&entry.hash)
-            .execute(&mut *tx)
+/// Appends an entry in a transaction that holds [`Lock::Audit`].
+macro_rules! append {
+    ($tx:expr, $told:expr, $now:expr) => {{
+        let last: Option<(i64, String)> = sqlx::query_as("SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1")
+            .fetch_optional(&mut *$tx)
             .await?;
-        });
+        let entry = $crate::store::audit::Entry::after(last, $told, $now);
+        sqlx::query(
+            "INSERT INTO audit (seq, at, workspace_id, actor, credential, address, action, subject, status, previous, hash) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+        )
+        .bind(entry.seq)
+        .bind(entry.at)
+        .bind(&entry.workspace_id)
+        .bind(&entry.actor)
+        .bind(&entry.credential)
+        .bind(&entry.address)
+        .bind(&entry.action)
+        .bind(&entry.subject)
+        .bind(entry.status)
+        .bind(&entry.previous)
+        .bind(&entry.hash)
+        .execute(&mut *$tx)
+        .await?;
+    }};
+}
+pub(super) use append;
+
+impl Store {
+    /// Appends an entry about something that changed nothing, or that was no request's.
+    pub async fn tell_audit(&self, told: &Told<'_>, now: Millis) -> Result<(), StoreError> {
+        transact!(self, Lock::Audit, tx => { append!(tx, told, now); });
         Ok(())
     }
 
@@ -187,7 +200,7 @@ mod tests {
             credential: "none".into(),
             address: "203.0.113.7".into(),
             action: "session.begin",
-            subject,
+            subject: subject.into(),
             status: 401,
         };
         store.tell_audit(&told, 7).await.unwrap();

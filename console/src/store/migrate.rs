@@ -31,6 +31,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!(1, "0001_events"),
     migration!(2, "0002_accounts"),
     migration!(3, "0003_audit"),
+    migration!(4, "0004_replays"),
 ];
 
 /// The newest version that this program knows.

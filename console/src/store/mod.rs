@@ -6,8 +6,10 @@
 //! Failure stance: a store that is newer than this program is not touched; what fails is told to the caller.
 
 pub mod audit;
+pub mod change;
 pub mod events;
 mod migrate;
+pub mod replays;
 pub mod sessions;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -56,6 +58,8 @@ pub enum Lock {
     Events = 0x5341_4c59_0003,
     /// The audit chain.
     Audit = 0x5341_4c59_0004,
+    /// Claims of idempotency keys.
+    Replays = 0x5341_4c59_0005,
 }
 
 /// Why the store did not answer.
@@ -78,6 +82,12 @@ pub enum StoreError {
         /// The newest that this program knows.
         known: i64,
     },
+    /// Whoever asks for a change is not signed in any more.
+    #[error("whoever asked is not signed in any more")]
+    SignedOut,
+    /// Whoever asks for a change may not make it any more.
+    #[error("whoever asked may not do this any more")]
+    NotAllowed,
     /// A statement failed.
     #[error("asking the store")]
     Query(#[from] sqlx::Error),
@@ -93,7 +103,7 @@ impl StoreError {
             Self::Newer { .. } => Some(
                 "start the Sallyport that wrote it, or a newer one; to go back, restore the backup made before the update",
             ),
-            Self::Query(_) => None,
+            Self::SignedOut | Self::NotAllowed | Self::Query(_) => None,
         }
     }
 
@@ -127,6 +137,7 @@ macro_rules! transact {
                 let mut $tx = pool.begin_with("BEGIN IMMEDIATE").await?;
                 let done = $body;
                 $tx.commit().await?;
+                $crate::store::events::ring();
                 done
             }
             $crate::store::Store::Postgres(pool) => {
@@ -138,11 +149,13 @@ macro_rules! transact {
                     .await?;
                 let done = $body;
                 $tx.commit().await?;
+                $crate::store::events::ring();
                 done
             }
         }
     };
 }
+pub(crate) use change::change;
 pub(crate) use transact;
 
 /// Declares a row: a struct whose fields are columns of the same name on either engine.

@@ -1,6 +1,7 @@
 //! Sessions of browsers and tokens of programs: whose, until when, found by the digest of their secret.
 
-use super::{Lock, Store, StoreError, on, row, transact};
+use super::change::about;
+use super::{Lock, Store, StoreError, change, on, row};
 use crate::clock::{MINUTE, Millis, id};
 
 row! {
@@ -102,7 +103,8 @@ impl Store {
         now: Millis,
     ) -> Result<Option<String>, StoreError> {
         let made = id();
-        transact!(self, Lock::Accounts, tx => {
+        about(format!("user={}", session.user));
+        Ok(change!(self, Lock::Accounts, tx => {
             let is: Option<i64> = sqlx::query_scalar("SELECT version FROM users WHERE id = $1 AND deactivated_at IS NULL")
                 .bind(session.user)
                 .fetch_optional(&mut *tx)
@@ -122,8 +124,8 @@ impl Store {
             .bind(session.ends)
             .execute(&mut *tx)
             .await?;
-        });
-        Ok(Some(made))
+            Some(made)
+        }))
     }
 
     /// The live session of a secret; that it was used is noted once a minute.
@@ -160,17 +162,26 @@ impl Store {
 
     /// Ends one session of a user; `false`: there is none.
     pub async fn end_session(&self, user: &str, session: &str) -> Result<bool, StoreError> {
-        let ended = on!(self, pool => sqlx::query("DELETE FROM sessions WHERE user_id = $1 AND id = $2")
-            .bind(user).bind(session).execute(pool).await.map(|done| done.rows_affected()))?;
-        Ok(ended == 1)
+        Ok(change!(self, Lock::Accounts, tx => {
+            let ended = sqlx::query("DELETE FROM sessions WHERE user_id = $1 AND id = $2")
+                .bind(user)
+                .bind(session)
+                .execute(&mut *tx)
+                .await?
+                .rows_affected();
+            ended == 1
+        }))
     }
 
     /// Ends every session of a user.
     pub async fn end_sessions(&self, user: &str) -> Result<u64, StoreError> {
-        Ok(
-            on!(self, pool => sqlx::query("DELETE FROM sessions WHERE user_id = $1")
-            .bind(user).execute(pool).await.map(|done| done.rows_affected()))?,
-        )
+        Ok(change!(self, Lock::Accounts, tx => {
+            sqlx::query("DELETE FROM sessions WHERE user_id = $1")
+                .bind(user)
+                .execute(&mut *tx)
+                .await?
+                .rows_affected()
+        }))
     }
 
     /// Forgets what is over: sessions, tokens, links, attempts from before a time.
@@ -193,7 +204,9 @@ impl Store {
     /// Keeps a token and returns its id.
     pub async fn add_token(&self, token: NewToken<'_>, now: Millis) -> Result<String, StoreError> {
         let made = id();
-        on!(self, pool => sqlx::query(
+        about(format!("workspace={} token={made}", token.workspace));
+        Ok(change!(self, Lock::Accounts, tx => {
+            sqlx::query(
             "INSERT INTO tokens (id, workspace_id, user_id, name, scope, digest, created_at, expires_at) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
             .bind(&made)
@@ -204,10 +217,10 @@ impl Store {
             .bind(token.digest)
             .bind(now)
             .bind(token.ends)
-            .execute(pool)
-            .await
-            .map(|_| ()))?;
-        Ok(made)
+            .execute(&mut *tx)
+            .await?;
+            made
+        }))
     }
 
     /// The live token of a secret; that it was used is noted once a minute.
@@ -245,9 +258,16 @@ impl Store {
         user: &str,
         token: &str,
     ) -> Result<bool, StoreError> {
-        let ended = on!(self, pool => sqlx::query("DELETE FROM tokens WHERE workspace_id = $1 AND user_id = $2 AND id = $3")
-            .bind(workspace).bind(user).bind(token).execute(pool).await.map(|done| done.rows_affected()))?;
-        Ok(ended == 1)
+        Ok(change!(self, Lock::Accounts, tx => {
+            let ended = sqlx::query("DELETE FROM tokens WHERE workspace_id = $1 AND user_id = $2 AND id = $3")
+                .bind(workspace)
+                .bind(user)
+                .bind(token)
+                .execute(&mut *tx)
+                .await?
+                .rows_affected();
+            ended == 1
+        }))
     }
 }
 
@@ -283,7 +303,10 @@ mod tests {
                     .unwrap()
                     .is_some()
             );
-            store.change_password(&ada, "new", "").await.unwrap();
+            store
+                .change_password(&ada, Some("old"), "new", "")
+                .await
+                .unwrap();
             assert_eq!(store.add_session(session(b"two"), 3).await.unwrap(), None);
             assert_eq!(store.sessions_of(&ada, 4).await.unwrap(), []);
         })

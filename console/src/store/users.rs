@@ -1,6 +1,7 @@
 //! Users, the first owner's link, and how often somebody guessed.
 
-use super::{Lock, Store, StoreError, on, row, transact};
+use super::change::about;
+use super::{Lock, Store, StoreError, change, on, row, transact};
 use crate::access::Role;
 use crate::clock::{Millis, id};
 
@@ -94,6 +95,7 @@ macro_rules! users_where {
 macro_rules! insert_user {
     ($tx:expr, $user:expr, $home:expr, $now:expr) => {{
         let (user_id, own) = (id(), id());
+        about(format!("user={user_id}"));
         sqlx::query(
             "INSERT INTO users (id, email, name, password, instance_admin, created_at, version) \
              VALUES ($1, $2, $3, $4, $5, $6, 1)",
@@ -151,7 +153,7 @@ impl Store {
         home: Home,
         now: Millis,
     ) -> Result<String, StoreError> {
-        Ok(transact!(self, Lock::Accounts, tx => { insert_user!(tx, user, home, now) }))
+        Ok(change!(self, Lock::Accounts, tx => { insert_user!(tx, user, home, now) }))
     }
 
     /// Makes the first owner, if the link is good and there is none yet. The link is used up.
@@ -162,7 +164,7 @@ impl Store {
         home: Home,
         now: Millis,
     ) -> Result<Claim, StoreError> {
-        Ok(transact!(self, Lock::Accounts, tx => {
+        Ok(change!(self, Lock::Accounts, tx => {
             let users: i64 = sqlx::query_scalar("SELECT count(*) FROM users").fetch_one(&mut *tx).await?;
             let used = sqlx::query("DELETE FROM owner_links WHERE digest = $1 AND expires_at > $2")
                 .bind(digest)
@@ -253,7 +255,7 @@ impl Store {
             Some(false) => None,
             None => user.deactivated_at,
         };
-        Ok(transact!(self, Lock::Accounts, tx => {
+        Ok(change!(self, Lock::Accounts, tx => {
             let others: i64 = sqlx::query_scalar(
                 "SELECT count(*) FROM users WHERE instance_admin = $1 AND deactivated_at IS NULL AND id <> $2",
             )
@@ -285,14 +287,23 @@ impl Store {
         }))
     }
 
-    /// Another password; every session but one ends.
+    /// Another password in place of the one that was proven; every session but one ends. `false`: it was replaced by
+    /// another meanwhile.
     pub async fn change_password(
         &self,
         user: &str,
+        proven: Option<&str>,
         password: &str,
         keep: &str,
-    ) -> Result<(), StoreError> {
-        transact!(self, Lock::Accounts, tx => {
+    ) -> Result<bool, StoreError> {
+        Ok(change!(self, Lock::Accounts, tx => {
+            let was: Option<Option<String>> = sqlx::query_scalar("SELECT password FROM users WHERE id = $1")
+                .bind(user)
+                .fetch_optional(&mut *tx)
+                .await?;
+            if was.flatten().as_deref() != proven {
+                return Ok(false);
+            }
             sqlx::query("UPDATE users SET password = $1, version = version + 1 WHERE id = $2")
                 .bind(password)
                 .bind(user)
@@ -303,8 +314,8 @@ impl Store {
                 .bind(keep)
                 .execute(&mut *tx)
                 .await?;
-        });
-        Ok(())
+            true
+        }))
     }
 
     /// Counts one attempt, if there are fewer than so many since a time; `false`: there are as many. What is refused is

@@ -1,7 +1,8 @@
 //! Workspaces and who is in them.
 
+use super::change::about;
 use super::users::Changed;
-use super::{Lock, Store, StoreError, on, row, transact};
+use super::{Lock, Store, StoreError, change, on, row, transact};
 use crate::access::Role;
 use crate::clock::{Millis, id};
 
@@ -133,7 +134,8 @@ impl Store {
         now: Millis,
     ) -> Result<String, StoreError> {
         let made = id();
-        transact!(self, Lock::Accounts, tx => {
+        about(format!("workspace={made}"));
+        Ok(change!(self, Lock::Accounts, tx => {
             sqlx::query("INSERT INTO workspaces (id, name, kind, created_at, version) VALUES ($1, $2, 'organisation', $3, 1)")
                 .bind(&made)
                 .bind(name)
@@ -147,8 +149,8 @@ impl Store {
                 .bind(now)
                 .execute(&mut *tx)
                 .await?;
-        });
-        Ok(made)
+            made
+        }))
     }
 
     /// Another name, if it is still at this version.
@@ -158,14 +160,16 @@ impl Store {
         name: &str,
         version: i64,
     ) -> Result<Changed, StoreError> {
-        let done = on!(self, pool => sqlx::query(
-            "UPDATE workspaces SET name = $1, version = version + 1 WHERE id = $2 AND version = $3")
-            .bind(name).bind(id).bind(version).execute(pool).await.map(|done| done.rows_affected()))?;
-        Ok(if done == 1 {
-            Changed::Done
-        } else {
-            Changed::NotThere
-        })
+        Ok(change!(self, Lock::Accounts, tx => {
+            let done = sqlx::query("UPDATE workspaces SET name = $1, version = version + 1 WHERE id = $2 AND version = $3")
+                .bind(name)
+                .bind(id)
+                .bind(version)
+                .execute(&mut *tx)
+                .await?
+                .rows_affected();
+            if done == 1 { Changed::Done } else { Changed::NotThere }
+        }))
     }
 
     /// Members after a user's id.
@@ -195,11 +199,21 @@ impl Store {
         role: Role,
         now: Millis,
     ) -> Result<bool, StoreError> {
-        let added = on!(self, pool => sqlx::query(
-            "INSERT INTO members (workspace_id, user_id, role, created_at) VALUES ($1, $2, $3, $4) \
-             ON CONFLICT (workspace_id, user_id) DO NOTHING")
-            .bind(workspace).bind(user).bind(role.word()).bind(now).execute(pool).await.map(|done| done.rows_affected()))?;
-        Ok(added == 1)
+        about(format!("workspace={workspace} user={user}"));
+        Ok(change!(self, Lock::Accounts, tx => {
+            let added = sqlx::query(
+                "INSERT INTO members (workspace_id, user_id, role, created_at) VALUES ($1, $2, $3, $4) \
+                 ON CONFLICT (workspace_id, user_id) DO NOTHING",
+            )
+            .bind(workspace)
+            .bind(user)
+            .bind(role.word())
+            .bind(now)
+            .execute(&mut *tx)
+            .await?
+            .rows_affected();
+            added == 1
+        }))
     }
 
     /// Changes or ends a membership. One owner who may sign in always stays, whoever changes what at the
@@ -211,7 +225,7 @@ impl Store {
             user,
             role,
         } = change;
-        Ok(transact!(self, Lock::Accounts, tx => {
+        Ok(change!(self, Lock::Accounts, tx => {
             let held = "SELECT role FROM members WHERE workspace_id = $1 AND user_id = $2";
             let of_whom: Option<String> = sqlx::query_scalar(held).bind(workspace).bind(user).fetch_optional(&mut *tx).await?;
             let of_actor: Option<String> = sqlx::query_scalar(held).bind(workspace).bind(by).fetch_optional(&mut *tx).await?;
