@@ -41,6 +41,9 @@ pub fn document((mut described, actions): (OpenApi, Vec<(String, String, Action)
             (_, ByToken::Read | ByToken::Write) => json!([{ "session": [] }, { "token": [] }]),
         };
         tell(&["security"], security);
+        if method == "post" && reach != Reach::Open {
+            take_keys(&mut document, &path);
+        }
     }
     let schemas = [("Problem", Problem::schema()), ("Wrong", Wrong::schema())];
     for (name, schema) in schemas {
@@ -62,6 +65,21 @@ pub fn document((mut described, actions): (OpenApi, Vec<(String, String, Action)
     });
     put(&mut document, &["components", "securitySchemes"], schemes);
     document
+}
+
+/// Says that an operation takes an `Idempotency-Key`.
+fn take_keys(document: &mut Value, path: &str) {
+    let at = ["paths", path, "post", "parameters"];
+    let there = at
+        .iter()
+        .try_fold(&*document, |within, key| within.get(key));
+    let mut parameters = there.and_then(Value::as_array).cloned().unwrap_or_default();
+    parameters.push(json!({
+        "name": "Idempotency-Key", "in": "header", "required": false,
+        "description": "1 to 255 letters; the same request with it is answered as the first time, for a day.",
+        "schema": { "type": "string", "minLength": 1, "maxLength": 255 },
+    }));
+    put(document, &at, Value::Array(parameters));
 }
 
 /// Puts a value at a path of keys, making what is not there.

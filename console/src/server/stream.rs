@@ -188,11 +188,7 @@ impl Reader {
 
 /// One event; what it says is JSON, and so is one line.
 fn tell(text: &mut String, event: &Event) {
-    let kind: String = event
-        .kind
-        .chars()
-        .filter(|c| c.is_ascii_graphic())
-        .collect();
+    let kind: String = event.kind.chars().filter(char::is_ascii_graphic).collect();
     let topic = serde_json::Value::from(event.topic.as_str());
     let (seq, at, data) = (event.seq, event.at, &event.data);
     let _ = write!(

@@ -157,7 +157,6 @@ pub trait Effect {
 macro_rules! effect {
     ($($kind:ty: $is:expr;)*) => { $(impl Effect for $kind {
         fn changed(&self) -> bool {
-            #[expect(clippy::redundant_closure_call, reason = "one rule for each kind, in a table")]
             ($is)(self)
         }
     })* };
