@@ -14,6 +14,8 @@ use crate::store::audit::Entry;
 
 /// At once.
 const MOST: i64 = 500;
+/// At once when somebody looks back, who reads the newest and rarely more.
+const MOST_BACK: i64 = 100;
 
 /// Where to go on.
 #[derive(Clone, Debug, Deserialize)]
@@ -22,6 +24,8 @@ pub struct After {
     /// The `seq` of the last entry that was seen.
     #[serde(default)]
     after: i64,
+    /// Instead: the `seq` of the entry before which to read, newest first.
+    before: Option<i64>,
 }
 
 /// One entry.
@@ -49,10 +53,10 @@ pub struct EntryView {
     pub hash: String,
 }
 
-/// Entries, oldest first.
+/// Entries, oldest first; newest first before a number.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Entries {
-    /// At most 500; go on with `after`.
+    /// At most 500; go on with `after`, or with `before`.
     pub items: Vec<EntryView>,
 }
 
@@ -73,30 +77,35 @@ fn view(entry: Entry) -> EntryView {
 
 /// What was changed in this workspace, and by whom.
 #[utoipa::path(get, path = "/api/v1/workspaces/{workspace}/audit", tag = "audit",
-    params(("workspace" = String, Path), ("after" = Option<i64>, Query)), responses((status = 200, body = Entries)))]
+    params(("workspace" = String, Path), ("after" = Option<i64>, Query), ("before" = Option<i64>, Query)), responses((status = 200, body = Entries)))]
 pub async fn list(
     State(app): State<App>,
     caller: Caller,
     Asked(asked): Asked<After>,
 ) -> Result<Json<Entries>, Problem> {
     let workspace = &caller.workspace()?.id;
-    let entries = app
-        .store
-        .audit_after(Some(workspace), asked.after, MOST)
-        .await?;
-    Ok(Json(Entries {
-        items: entries.into_iter().map(view).collect(),
-    }))
+    entries(&app, Some(workspace), &asked).await
 }
 
 /// What was changed anywhere.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "audit",
-    params(("after" = Option<i64>, Query)), responses((status = 200, body = Entries)))]
+    params(("after" = Option<i64>, Query), ("before" = Option<i64>, Query)), responses((status = 200, body = Entries)))]
 pub async fn whole(
     State(app): State<App>,
     Asked(asked): Asked<After>,
 ) -> Result<Json<Entries>, Problem> {
-    let entries = app.store.audit_after(None, asked.after, MOST).await?;
+    entries(&app, None, &asked).await
+}
+
+async fn entries(
+    app: &App,
+    workspace: Option<&str>,
+    asked: &After,
+) -> Result<Json<Entries>, Problem> {
+    let entries = match asked.before {
+        None => app.store.audit_after(workspace, asked.after, MOST).await?,
+        Some(seq) => app.store.audit_before(workspace, seq, MOST_BACK).await?,
+    };
     Ok(Json(Entries {
         items: entries.into_iter().map(view).collect(),
     }))

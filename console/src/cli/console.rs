@@ -7,9 +7,9 @@ use crate::exit::{Failure, Outcome, Verdict};
 use crate::show::{self, Format};
 
 const HELP: &str = "\
-Serves the API on `console.listen` (127.0.0.1:8420). Needs no root: it reaches gateway and runner through their sockets \
+Serves the browser app and the API on `console.listen` (127.0.0.1:8420). Needs no root: it reaches gateway and runner through their sockets \
 and keeps its store in `console.database`, a SQLite file unless that names PostgreSQL. Its first start logs a link; who \
-has it becomes the owner (the page at / says how). Runs until it is told to stop (SIGTERM).
+opens it becomes the owner. Runs until it is told to stop (SIGTERM).
 
 Examples:
   sallyport console --config /etc/sallyport/config.yml

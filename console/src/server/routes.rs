@@ -5,7 +5,6 @@
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use axum::routing::get;
 use http::StatusCode;
 use utoipa::openapi::{OpenApi, PathItem};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
@@ -85,8 +84,9 @@ impl Table {
             router = router.routes((schemas, paths, guarded));
         }
         let (router, _) = router.split_for_parts();
-        router
-            .route("/", get(front::page))
+        front::routes()
+            .into_iter()
+            .fold(router, |router, (path, route)| router.route(path, route))
             .fallback(async || Problem::not_found())
             .method_not_allowed_fallback(async || {
                 Problem::new(

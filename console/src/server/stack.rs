@@ -28,9 +28,17 @@ const BODY: usize = 1 << 20;
 /// A handler's answer begins within this time; streams go on after it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Only what this console serves itself, and nothing inline.
+/// Only what this console serves itself, and nothing inline. The browser app's own page answers with one of its own.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+/// The same for a page whose libraries make style sheets: those that carry the nonce count as the console's.
+pub fn policy_with_styles(nonce: &str) -> String {
+    CONTENT_SECURITY_POLICY.replace(
+        "style-src 'self'",
+        &format!("style-src 'self' 'nonce-{nonce}'"),
+    )
+}
 
 /// Puts the whole stack around the routes. The last line is the outermost.
 pub fn around(routes: Router, app: &App) -> Router {
@@ -95,10 +103,12 @@ fn known(method: &http::Method) -> &str {
 async fn headers(State(app): State<App>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
+    headers
+        .entry(header::CONTENT_SECURITY_POLICY)
+        .or_insert(HeaderValue::from_static(CONTENT_SECURITY_POLICY));
     let mut set = |name: HeaderName, value: &'static str| {
         headers.insert(name, HeaderValue::from_static(value));
     };
-    set(header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY);
     set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     set(header::X_FRAME_OPTIONS, "DENY");
     set(header::REFERRER_POLICY, "no-referrer");

@@ -169,6 +169,24 @@ impl Store {
         Ok(())
     }
 
+    /// Entries before a number, newest first; of one workspace, or of all.
+    pub async fn audit_before(
+        &self,
+        workspace: Option<&str>,
+        seq: i64,
+        most: i64,
+    ) -> Result<Vec<Entry>, StoreError> {
+        Ok(on!(self, pool => sqlx::query_as(
+            "SELECT seq, at, workspace_id, actor, credential, address, action, subject, status, previous, hash FROM audit \
+             WHERE seq < $1 AND (CAST($2 AS TEXT) IS NULL OR workspace_id = $2) ORDER BY seq DESC LIMIT $3",
+        )
+        .bind(seq)
+        .bind(workspace)
+        .bind(most)
+        .fetch_all(pool)
+        .await)?)
+    }
+
     /// Entries after a number, oldest first; of one workspace, or of all.
     pub async fn audit_after(
         &self,
@@ -204,6 +222,26 @@ mod tests {
             status: 401,
         };
         store.tell_audit(&told, 7).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn entries_are_read_from_both_ends() {
+        each(async |store| {
+            for subject in ["one", "two", "three"] {
+                tell(&store, subject).await;
+            }
+            let numbers = |entries: Vec<Entry>| entries.iter().map(|e| e.seq).collect::<Vec<_>>();
+            let before =
+                async |seq, most| numbers(store.audit_before(Some("w"), seq, most).await.unwrap());
+            assert_eq!(before(i64::MAX, 2).await, [3, 2]);
+            assert_eq!(before(2, 2).await, [1]);
+            assert!(before(1, 2).await.is_empty());
+            let other = store.audit_before(Some("other"), i64::MAX, 2).await;
+            assert!(other.unwrap().is_empty());
+            let after = store.audit_after(None, 1, 9).await.unwrap();
+            assert_eq!(numbers(after), [2, 3]);
+        })
+        .await;
     }
 
     fn follow(entries: &[Entry]) -> Result<Chain, Broken> {

@@ -1,0 +1,56 @@
+/** Every page at a glance, each loaded when it is first asked for. Who may see which is the console's to say. */
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
+import { Failed } from "./ui/ErrorBoundary";
+import { Shell } from "./ui/Shell";
+import { NotFoundPage } from "./pages/NotFoundPage";
+import { HomePage } from "./pages/HomePage";
+
+const root = createRootRoute({
+  component: Shell,
+  notFoundComponent: NotFoundPage,
+  errorComponent: ({ error, reset }) => <Failed error={error} onRetry={reset} />,
+});
+const home = createRoute({ getParentRoute: () => root, path: "/", component: HomePage });
+const account = createRoute({
+  getParentRoute: () => root,
+  path: "/account",
+  component: lazyRouteComponent(() => import("./pages/AccountPage"), "AccountPage"),
+});
+const users = createRoute({
+  getParentRoute: () => root,
+  path: "/admin/users",
+  component: lazyRouteComponent(() => import("./pages/UsersPage"), "UsersPage"),
+});
+const wholeAudit = createRoute({
+  getParentRoute: () => root,
+  path: "/admin/audit",
+  component: lazyRouteComponent(() => import("./pages/AuditPage"), "WholeAuditPage"),
+});
+export const workspace = createRoute({ getParentRoute: () => root, path: "/w/$workspace" });
+const members = createRoute({
+  getParentRoute: () => workspace,
+  path: "/members",
+  component: lazyRouteComponent(() => import("./pages/MembersPage"), "MembersPage"),
+});
+const tokens = createRoute({
+  getParentRoute: () => workspace,
+  path: "/tokens",
+  component: lazyRouteComponent(() => import("./pages/TokensPage"), "TokensPage"),
+});
+const audit = createRoute({
+  getParentRoute: () => workspace,
+  path: "/audit",
+  component: lazyRouteComponent(() => import("./pages/AuditPage"), "AuditPage"),
+});
+
+export const router = createRouter({
+  routeTree: root.addChildren([home, account, users, wholeAudit, workspace.addChildren([members, tokens, audit])]),
+  defaultPreload: "intent",
+  scrollRestoration: false,
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

@@ -1,0 +1,13 @@
+/** The tests in a real browser against a real console: slow beside the unit tests, so they are asked for by name. */
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  test: {
+    include: ["tests/**/*.test.ts"],
+    environment: "node",
+    // one browser and one console at a time: the machine may have two cores
+    fileParallelism: false,
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
+  },
+});
