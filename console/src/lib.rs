@@ -10,6 +10,7 @@ pub mod access;
 pub mod accounts;
 pub mod api;
 pub mod clock;
+pub mod jobs;
 pub mod server;
 pub mod settings;
 pub mod store;

@@ -32,6 +32,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!(2, "0002_accounts"),
     migration!(3, "0003_audit"),
     migration!(4, "0004_replays"),
+    migration!(5, "0005_runs"),
 ];
 
 /// The newest version that this program knows.

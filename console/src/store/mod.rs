@@ -8,12 +8,19 @@
 pub mod audit;
 pub mod change;
 pub mod events;
+pub mod flows;
+pub mod jobs;
 mod migrate;
+pub mod output;
+pub mod queue;
 pub mod replays;
+pub mod runs;
 pub mod sessions;
+pub mod steps;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod users;
+mod within;
 pub mod workspaces;
 
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -60,6 +67,8 @@ pub enum Lock {
     Audit = 0x5341_4c59_0004,
     /// Claims of idempotency keys.
     Replays = 0x5341_4c59_0005,
+    /// Who runs next: limits are counted and a run is taken in one step.
+    Queue = 0x5341_4c59_0006,
 }
 
 /// Why the store did not answer.
@@ -130,7 +139,28 @@ macro_rules! on {
 pub(crate) use on;
 
 /// Runs a block in one transaction that excludes others of the same [`Lock`]; `?` in it rolls back.
+///
+/// Without a lock it excludes nobody (SQLite has one writer anyway): the block's first statement updates the row that it
+/// is about. Locks are taken in the order `Queue`, rows, `Events`.
 macro_rules! transact {
+    ($store:expr, $tx:ident => $body:block) => {
+        match $store {
+            $crate::store::Store::Sqlite(pool) => {
+                let mut $tx = pool.begin_with("BEGIN IMMEDIATE").await?;
+                let done = $body;
+                $tx.commit().await?;
+                $crate::store::events::ring();
+                done
+            }
+            $crate::store::Store::Postgres(pool) => {
+                let mut $tx = pool.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
+                let done = $body;
+                $tx.commit().await?;
+                $crate::store::events::ring();
+                done
+            }
+        }
+    };
     ($store:expr, $lock:expr, $tx:ident => $body:block) => {
         match $store {
             $crate::store::Store::Sqlite(pool) => {

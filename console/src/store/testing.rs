@@ -47,6 +47,21 @@ pub async fn each(test: impl AsyncFn(Store)) {
     postgres.close().await;
 }
 
+/// A workspace, with an owner of its own.
+pub async fn workspace(store: &Store) -> String {
+    let new = super::users::NewUser {
+        email: format!("{}@example.com", crate::clock::id()),
+        name: "Ada".into(),
+        password: None,
+        instance_admin: false,
+    };
+    let owner = store
+        .add_user(&new, super::users::Home::Personal, 1)
+        .await
+        .unwrap();
+    store.add_workspace("W", &owner, 1).await.unwrap()
+}
+
 impl Postgres {
     /// The server of this process.
     pub fn shared() -> &'static Self {

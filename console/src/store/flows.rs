@@ -1,0 +1,540 @@
+//! What the networks of runs saw: the gateway's records as its runner sends them on, one row for each flow, denial or
+//! failure, and sums of them by time.
+//!
+//! The gateway's journal stays the record; this is a copy for pages and goes with its run. A sandbox chooses names and
+//! how many there are, so the rows of a run are bounded ([`MOST_KEPT`]) and texts are cut. Records carry the numbers of
+//! the journal: what was told already is not told twice.
+
+use std::collections::BTreeMap;
+
+use gateway::record::entry::{Close, DecidedBy, Denied, Open, Subject};
+use gateway::record::{Entry, Line};
+use serde::Serialize;
+
+use super::output::Told;
+use super::queue::{HOLD, Held, Hold};
+use super::runs::topic;
+use super::within::Within;
+use super::{Store, StoreError, on, row, transact};
+use crate::clock::{Millis, SECOND};
+
+/// Rows of one run; the journal has the others.
+pub const MOST_KEPT: i64 = 50_000;
+/// A sum is of this much time.
+pub const RATE: Millis = 10 * SECOND;
+/// A name is shorter (RFC 1035 2.3.4), a path need not be.
+const LONGEST: usize = 500;
+
+row! {
+    /// A flow, a denial or a failure.
+    #[derive(Serialize)]
+    pub struct Flow {
+        /// Its number in the gateway's journal.
+        pub seq: i64,
+        /// When.
+        pub at: Millis,
+        /// `permitted`, `denied` or `failed`.
+        pub outcome: String,
+        /// Which flow of the gateway.
+        pub flow: Option<i64>,
+        /// Whether it has not ended yet.
+        pub is_open: bool,
+        /// `tcp`, `udp`, `icmp`, `dns`, `proxy`, `ingress`.
+        pub door: String,
+        /// Transport.
+        pub protocol: String,
+        /// Name, where known.
+        pub name: Option<String>,
+        /// What the sandbox addressed.
+        pub address: Option<String>,
+        /// Port; 0 of a look-up.
+        pub port: i64,
+        /// Address and port that were dialled.
+        pub upstream: Option<String>,
+        /// Class of the address that decided.
+        pub class: Option<String>,
+        /// Method and path of the last request, where seen.
+        pub http: Option<String>,
+        /// Bytes from the sandbox.
+        pub up: i64,
+        /// Bytes to it.
+        pub down: i64,
+        /// From open to close.
+        pub duration_ms: Option<i64>,
+        /// How it ended.
+        pub ending: Option<String>,
+        /// Why it was denied or failed.
+        pub reason: Option<String>,
+        /// Name of the policy that decided.
+        pub policy: Option<String>,
+        /// Its layer.
+        pub layer: Option<String>,
+        /// Its file.
+        pub file: Option<String>,
+        /// The line.
+        pub line: Option<i64>,
+        /// The commit that the gateway read the file from.
+        pub commit_id: Option<String>,
+        /// How many equal ones it stands for.
+        pub times: i64,
+    }
+}
+
+row! {
+    /// What happened in a stretch of [`RATE`].
+    #[derive(Serialize)]
+    pub struct FlowRate {
+        /// When it begins.
+        pub starts: Millis,
+        /// Flows that were permitted.
+        pub permitted: i64,
+        /// Denials.
+        pub denied: i64,
+        /// Permitted flows that failed.
+        pub failed: i64,
+        /// Bytes from sandboxes.
+        pub up: i64,
+        /// Bytes to them.
+        pub down: i64,
+    }
+}
+
+row! {
+    /// A destination, and how often something became of flows to it.
+    #[derive(Serialize)]
+    pub struct Destination {
+        /// Name or address.
+        pub destination: String,
+        /// Port; 0 of a look-up.
+        pub port: i64,
+        /// Transport.
+        pub protocol: String,
+        /// `permitted`, `denied` or `failed`.
+        pub outcome: String,
+        /// Why, if not permitted.
+        pub reason: Option<String>,
+        /// How often.
+        pub times: i64,
+        /// Bytes from the sandbox.
+        pub up: i64,
+        /// Bytes to it.
+        pub down: i64,
+        /// When last.
+        pub last_at: Millis,
+    }
+}
+
+/// Which flows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FlowFilter<'a> {
+    /// `permitted`, `denied` or `failed`; empty: any.
+    pub outcome: &'a str,
+    /// Part of a name, an address or a reason; empty: any.
+    pub text: &'a str,
+}
+
+/// A text that a sandbox or a runner chose, as the store takes it: PostgreSQL has no NUL in a text.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().filter(|c| *c != '\0').take(LONGEST).collect()
+}
+
+/// The word that a value is written as.
+fn word(value: impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
+/// A count as the store takes it. No flow has more bytes, and half a million such ones can still be added up.
+fn number(value: u64) -> i64 {
+    const MOST: i64 = 1 << 44;
+    i64::try_from(value).unwrap_or(MOST).min(MOST)
+}
+
+impl Flow {
+    fn of(line: &Line, outcome: &str, subject: &Subject) -> Self {
+        Self {
+            seq: number(line.seq),
+            at: line.t,
+            outcome: outcome.to_owned(),
+            flow: None,
+            is_open: false,
+            door: word(subject.door),
+            protocol: word(subject.protocol),
+            name: subject.name.as_deref().map(plain),
+            address: subject.address.map(|a| a.to_string()),
+            port: i64::from(subject.port),
+            upstream: None,
+            class: None,
+            http: None,
+            up: 0,
+            down: 0,
+            duration_ms: None,
+            ending: None,
+            reason: None,
+            policy: None,
+            layer: None,
+            file: None,
+            line: None,
+            commit_id: None,
+            times: 1,
+        }
+    }
+
+    fn decided(mut self, by: Option<&DecidedBy>) -> Self {
+        if let Some(by) = by {
+            self.policy = Some(plain(&by.policy));
+            self.layer = Some(by.layer.word().to_owned());
+            self.file = Some(plain(&by.at.file));
+            self.line = Some(i64::from(by.at.line));
+            self.commit_id = by.at.commit.as_deref().map(plain);
+        }
+        self
+    }
+
+    fn opened(line: &Line, open: &Open) -> Self {
+        Self {
+            flow: Some(number(open.flow)),
+            is_open: true,
+            upstream: Some(open.upstream.to_string()),
+            class: open.class.map(word),
+            // the narrowest layer's line is the one that a job's author knows
+            ..Self::of(line, "permitted", &open.subject).decided(open.by.last())
+        }
+    }
+
+    fn closed(line: &Line, close: &Close) -> Self {
+        Self {
+            flow: Some(number(close.flow)),
+            http: close
+                .http
+                .as_ref()
+                .map(|(method, path)| plain(&format!("{method} {path}"))),
+            up: number(close.up),
+            down: number(close.down),
+            duration_ms: Some(number(close.duration_ms)),
+            ending: Some(plain(&close.end)),
+            ..Self::of(line, "permitted", &close.subject)
+        }
+    }
+
+    fn refused(line: &Line, outcome: &str, denied: &Denied, times: u64) -> Self {
+        Self {
+            upstream: denied.upstream.map(|a| a.to_string()),
+            class: denied.class.map(word),
+            reason: Some(denied.reason.code().to_owned()),
+            times: number(times),
+            ..Self::of(line, outcome, &denied.subject).decided(denied.by.as_ref())
+        }
+    }
+
+    /// What a record says about a flow, if it is about one.
+    pub fn read(line: &Line) -> Option<Self> {
+        Some(match &line.entry {
+            Entry::Open(open) => Self::opened(line, open),
+            Entry::Close(close) => Self::closed(line, close),
+            Entry::Denial(denied) => Self::refused(line, "denied", denied, 1),
+            Entry::Failure(denied) => Self::refused(line, "failed", denied, 1),
+            Entry::Folded {
+                first,
+                count,
+                failed,
+            } => Self::refused(
+                line,
+                if *failed { "failed" } else { "denied" },
+                first,
+                *count,
+            ),
+            Entry::Network(_)
+            | Entry::Source(_)
+            | Entry::Posture { .. }
+            | Entry::Selftest(_)
+            | Entry::Gap { .. } => return None,
+        })
+    }
+
+    /// Whether it ends a flow that was told open.
+    const fn ends(&self) -> bool {
+        self.flow.is_some() && !self.is_open
+    }
+}
+
+/// What some records add up to.
+#[derive(Default)]
+struct Sums {
+    kept: i64,
+    dropped: i64,
+    denied: i64,
+    up: i64,
+    down: i64,
+    /// By the beginning of the stretch, so that transactions lock the rows in one order.
+    rates: BTreeMap<Millis, FlowRate>,
+}
+
+impl Sums {
+    fn add(&mut self, flow: &Flow) {
+        let starts = flow.at - flow.at.rem_euclid(RATE);
+        let rate = self.rates.entry(starts).or_insert(FlowRate {
+            starts,
+            permitted: 0,
+            denied: 0,
+            failed: 0,
+            up: 0,
+            down: 0,
+        });
+        match flow.outcome.as_str() {
+            "denied" => {
+                rate.denied += flow.times;
+                self.denied += flow.times;
+            }
+            "failed" => rate.failed += flow.times,
+            _ if flow.is_open => rate.permitted += flow.times,
+            _ => {}
+        }
+        for (sum, more) in [
+            (&mut rate.up, flow.up),
+            (&mut rate.down, flow.down),
+            (&mut self.up, flow.up),
+            (&mut self.down, flow.down),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}
+
+const CLOSED: &str = "UPDATE flows SET is_open = $1, http = $2, up = $3, down = $4, duration_ms = $5, ending = $6 \
+    WHERE run_id = $7 AND flow = $8 AND is_open = $9";
+
+const KEEP: &str = "INSERT INTO flows (run_id, workspace_id, seq, at, outcome, flow, is_open, door, protocol, name, address, \
+    port, upstream, class, http, up, down, duration_ms, ending, reason, policy, layer, file, line, commit_id, times) VALUES \
+    ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)";
+
+const COUNT: &str = "UPDATE queue SET flow_seq = $1, flows_kept = flows_kept + $2, flows_dropped = flows_dropped + $3, \
+    denied = denied + $4, up = up + $5, down = down + $6 WHERE run_id = $7";
+
+const ADD_RATE: &str = "INSERT INTO flow_rates (workspace_id, starts, permitted, denied, failed, up, down) \
+    VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (workspace_id, starts) DO UPDATE SET \
+    permitted = flow_rates.permitted + excluded.permitted, denied = flow_rates.denied + excluded.denied, \
+    failed = flow_rates.failed + excluded.failed, up = flow_rates.up + excluded.up, down = flow_rates.down + excluded.down";
+
+/// Writes flows, in a transaction that holds the run's row.
+trait Keep {
+    /// Ends an open flow; `false`: none is open.
+    async fn close(&mut self, run: &str, flow: &Flow) -> Result<bool, sqlx::Error>;
+    /// Inserts a row.
+    async fn keep(&mut self, run: &str, workspace: &str, flow: &Flow) -> Result<(), sqlx::Error>;
+    /// Adds sums.
+    async fn add(
+        &mut self,
+        run: &str,
+        workspace: &str,
+        seq: i64,
+        sums: &Sums,
+    ) -> Result<(), sqlx::Error>;
+}
+
+macro_rules! keep {
+    ($engine:ty) => {
+        impl Keep for sqlx::Transaction<'_, $engine> {
+            async fn close(&mut self, run: &str, flow: &Flow) -> Result<bool, sqlx::Error> {
+                let closed = sqlx::query(CLOSED)
+                    .bind(false)
+                    .bind(&flow.http)
+                    .bind(flow.up)
+                    .bind(flow.down)
+                    .bind(flow.duration_ms)
+                    .bind(&flow.ending)
+                    .bind(run)
+                    .bind(flow.flow)
+                    .bind(true)
+                    .execute(&mut **self)
+                    .await?;
+                Ok(closed.rows_affected() > 0)
+            }
+
+            async fn keep(
+                &mut self,
+                run: &str,
+                workspace: &str,
+                flow: &Flow,
+            ) -> Result<(), sqlx::Error> {
+                let statement = sqlx::query(KEEP)
+                    .bind(run)
+                    .bind(workspace)
+                    .bind(flow.seq)
+                    .bind(flow.at)
+                    .bind(&flow.outcome)
+                    .bind(flow.flow)
+                    .bind(flow.is_open)
+                    .bind(&flow.door)
+                    .bind(&flow.protocol)
+                    .bind(&flow.name)
+                    .bind(&flow.address)
+                    .bind(flow.port)
+                    .bind(&flow.upstream)
+                    .bind(&flow.class)
+                    .bind(&flow.http)
+                    .bind(flow.up)
+                    .bind(flow.down)
+                    .bind(flow.duration_ms)
+                    .bind(&flow.ending)
+                    .bind(&flow.reason)
+                    .bind(&flow.policy)
+                    .bind(&flow.layer)
+                    .bind(&flow.file)
+                    .bind(flow.line)
+                    .bind(&flow.commit_id)
+                    .bind(flow.times);
+                statement.execute(&mut **self).await.map(|_| ())
+            }
+
+            async fn add(
+                &mut self,
+                run: &str,
+                workspace: &str,
+                seq: i64,
+                sums: &Sums,
+            ) -> Result<(), sqlx::Error> {
+                sqlx::query(COUNT)
+                    .bind(seq)
+                    .bind(sums.kept)
+                    .bind(sums.dropped)
+                    .bind(sums.denied)
+                    .bind(sums.up)
+                    .bind(sums.down)
+                    .bind(run)
+                    .execute(&mut **self)
+                    .await?;
+                for rate in sums.rates.values() {
+                    sqlx::query(ADD_RATE)
+                        .bind(workspace)
+                        .bind(rate.starts)
+                        .bind(rate.permitted)
+                        .bind(rate.denied)
+                        .bind(rate.failed)
+                        .bind(rate.up)
+                        .bind(rate.down)
+                        .execute(&mut **self)
+                        .await?;
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+keep!(sqlx::Sqlite);
+keep!(sqlx::Postgres);
+
+impl Store {
+    /// Keeps what the gateway recorded about a run. The lines are of this run's network; their numbers have gaps where
+    /// others' are.
+    pub async fn tell_flows(
+        &self,
+        hold: &Hold,
+        lines: &[Line],
+        now: Millis,
+    ) -> Result<Told, StoreError> {
+        Ok(transact!(self, tx => {
+            let held: Option<Held> = sqlx::query_as(HOLD)
+                .bind(&hold.run)
+                .bind(&hold.runner)
+                .bind(hold.fence)
+                .fetch_optional(&mut *tx)
+                .await?;
+            let Some(held) = held else { return Ok(Told::Stale) };
+            let mut next = held.flow_seq;
+            let mut sums = Sums::default();
+            for line in lines {
+                let seq = number(line.seq);
+                if seq <= next {
+                    continue;
+                }
+                next = seq;
+                let Some(flow) = Flow::read(line) else { continue };
+                sums.add(&flow);
+                if flow.ends() && tx.close(&hold.run, &flow).await? {
+                    continue;
+                }
+                if held.flows_kept + sums.kept >= MOST_KEPT {
+                    sums.dropped += flow.times;
+                    continue;
+                }
+                tx.keep(&hold.run, &held.workspace_id, &flow).await?;
+                sums.kept += 1;
+            }
+            if next > held.flow_seq {
+                tx.add(&hold.run, &held.workspace_id, next, &sums).await?;
+                let told = serde_json::json!({ "next": next, "denied": sums.denied }).to_string();
+                tx.tell(&[(&topic(&hold.run), "flows", &told)], now).await?;
+            }
+            Told::Taken { next }
+        }))
+    }
+
+    /// The flows of a run after a number.
+    pub async fn flows(
+        &self,
+        run: &str,
+        filter: FlowFilter<'_>,
+        after: i64,
+        most: i64,
+    ) -> Result<Vec<Flow>, StoreError> {
+        let pattern = format!("%{}%", super::literal(&filter.text.to_lowercase()));
+        Ok(on!(self, pool => sqlx::query_as(
+            "SELECT seq, at, outcome, flow, is_open, door, protocol, name, address, port, upstream, class, http, up, down, \
+             duration_ms, ending, reason, policy, layer, file, line, commit_id, times FROM flows \
+             WHERE run_id = $1 AND seq > $2 AND ($3 = '' OR outcome = $3) AND ($4 = '%%' OR lower(name) LIKE $4 ESCAPE '!' \
+             OR address LIKE $4 ESCAPE '!' OR upstream LIKE $4 ESCAPE '!' OR reason LIKE $4 ESCAPE '!') \
+             ORDER BY seq LIMIT $5")
+            .bind(run).bind(after).bind(filter.outcome).bind(&pattern).bind(most).fetch_all(pool).await)?)
+    }
+
+    /// The destinations of a run, most flows first.
+    pub async fn destinations(&self, run: &str, most: i64) -> Result<Vec<Destination>, StoreError> {
+        Ok(on!(self, pool => sqlx::query_as(
+            "SELECT COALESCE(name, address, '') AS destination, port, protocol, outcome, reason, \
+             CAST(sum(times) AS BIGINT) AS times, CAST(sum(up) AS BIGINT) AS up, CAST(sum(down) AS BIGINT) AS down, \
+             max(at) AS last_at FROM flows WHERE run_id = $1 \
+             GROUP BY COALESCE(name, address, ''), port, protocol, outcome, reason ORDER BY 6 DESC, 1 LIMIT $2")
+            .bind(run).bind(most).fetch_all(pool).await)?)
+    }
+
+    /// The destinations of a workspace since a time, of its newest flows (at most `of`), most flows first.
+    pub async fn recent_destinations(
+        &self,
+        workspace: &str,
+        since: Millis,
+        of: i64,
+        most: i64,
+    ) -> Result<Vec<Destination>, StoreError> {
+        Ok(on!(self, pool => sqlx::query_as(
+            "SELECT COALESCE(name, address, '') AS destination, port, protocol, outcome, reason, \
+             CAST(sum(times) AS BIGINT) AS times, CAST(sum(up) AS BIGINT) AS up, CAST(sum(down) AS BIGINT) AS down, \
+             max(at) AS last_at FROM (SELECT name, address, port, protocol, outcome, reason, times, up, down, at FROM flows \
+             WHERE workspace_id = $1 AND at >= $2 ORDER BY at DESC LIMIT $3) AS newest \
+             GROUP BY COALESCE(name, address, ''), port, protocol, outcome, reason ORDER BY 6 DESC, 1 LIMIT $4")
+            .bind(workspace).bind(since).bind(of).bind(most).fetch_all(pool).await)?)
+    }
+
+    /// Sums since a time, oldest first.
+    pub async fn flow_rates(
+        &self,
+        workspace: &str,
+        since: Millis,
+    ) -> Result<Vec<FlowRate>, StoreError> {
+        Ok(on!(self, pool => sqlx::query_as(
+            "SELECT starts, permitted, denied, failed, up, down FROM flow_rates \
+             WHERE workspace_id = $1 AND starts >= $2 ORDER BY starts LIMIT 2000")
+            .bind(workspace).bind(since).fetch_all(pool).await)?)
+    }
+
+    /// Forgets sums from before a time.
+    pub async fn forget_flow_rates(&self, before: Millis) -> Result<u64, StoreError> {
+        Ok(
+            on!(self, pool => sqlx::query("DELETE FROM flow_rates WHERE starts < $1")
+            .bind(before).execute(pool).await.map(|done| done.rows_affected()))?,
+        )
+    }
+}
