@@ -1,9 +1,10 @@
 //! Jobs: what a workspace keeps to run, each with its schedule's next time and its webhook.
 
+use super::change::about;
 use super::queue::{NewRun, Submitted, enter_told};
 use super::runs::workspace_topic;
 use super::within::Within;
-use super::{Lock, Store, StoreError, on, row, transact};
+use super::{Lock, Store, StoreError, change, on, row, transact};
 use crate::clock::{Millis, id};
 
 row! {
@@ -73,7 +74,7 @@ impl Store {
         now: Millis,
     ) -> Result<String, StoreError> {
         let made = id();
-        transact!(self, tx => {
+        change!(self, Lock::Queue, tx => {
             sqlx::query("INSERT INTO jobs (id, workspace_id, name, spec, enabled, next_at, created_by, created_at, updated_at, version) \
                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, 1)")
                 .bind(&made)
@@ -86,6 +87,7 @@ impl Store {
                 .bind(now)
                 .execute(&mut *tx)
                 .await?;
+            about(format!("job={made}"));
             tx.tell(&[(&workspace_topic(write.workspace), "job", &told(&made, "added"))], now).await?;
         });
         Ok(made)
@@ -133,7 +135,7 @@ impl Store {
         write: &JobWrite<'_>,
         now: Millis,
     ) -> Result<bool, StoreError> {
-        Ok(transact!(self, tx => {
+        Ok(change!(self, Lock::Queue, tx => {
             let done = sqlx::query("UPDATE jobs SET name = $1, spec = $2, enabled = $3, next_at = $4, updated_at = $5, \
                 version = version + 1 WHERE id = $6 AND workspace_id = $7 AND version = $8")
                 .bind(write.name)
@@ -162,7 +164,7 @@ impl Store {
         version: i64,
         now: Millis,
     ) -> Result<bool, StoreError> {
-        Ok(transact!(self, tx => {
+        Ok(change!(self, Lock::Queue, tx => {
             let done = sqlx::query("DELETE FROM jobs WHERE id = $1 AND workspace_id = $2 AND version = $3")
                 .bind(job)
                 .bind(workspace)
@@ -184,9 +186,15 @@ impl Store {
         job: &str,
         digest: Option<&[u8]>,
     ) -> Result<bool, StoreError> {
-        let done = on!(self, pool => sqlx::query("UPDATE jobs SET hook = $1 WHERE id = $2 AND workspace_id = $3")
-            .bind(digest).bind(job).bind(workspace).execute(pool).await.map(|done| done.rows_affected()))?;
-        Ok(done == 1)
+        Ok(change!(self, Lock::Queue, tx => {
+            let done = sqlx::query("UPDATE jobs SET hook = $1 WHERE id = $2 AND workspace_id = $3")
+                .bind(digest)
+                .bind(job)
+                .bind(workspace)
+                .execute(&mut *tx)
+                .await?;
+            done.rows_affected() == 1
+        }))
     }
 
     /// The job that a webhook triggers.

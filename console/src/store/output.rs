@@ -152,7 +152,7 @@ impl Store {
                 .execute(&mut *tx)
                 .await?;
             let told = serde_json::json!({ "next": next }).to_string();
-            tx.tell(&[(&topic(&hold.run), "output", &told)], now).await?;
+            tx.tell(&[(&topic(&held.workspace_id, &hold.run), "output", &told)], now).await?;
             Told::Taken { next }
         }))
     }

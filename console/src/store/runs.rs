@@ -4,8 +4,8 @@ use super::{Store, StoreError, on, row, transact};
 use crate::clock::Millis;
 
 /// The topic of a run's own events: `state`, `output`, `flows`, `steps`.
-pub fn topic(run: &str) -> String {
-    format!("run/{run}")
+pub fn topic(workspace: &str, run: &str) -> String {
+    format!("workspace/{workspace}/run/{run}")
 }
 
 /// The topic of what changes in a workspace: `run`, `job`.

@@ -220,7 +220,7 @@ impl Store {
             if next > held.flow_seq {
                 tx.add(&hold.run, &held.workspace_id, next, &sums).await?;
                 let told = serde_json::json!({ "next": next, "denied": sums.denied }).to_string();
-                tx.tell(&[(&topic(&hold.run), "flows", &told)], now).await?;
+                tx.tell(&[(&topic(&held.workspace_id, &hold.run), "flows", &told)], now).await?;
             }
             Told::Taken { next }
         }))

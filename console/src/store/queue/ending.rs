@@ -5,10 +5,11 @@ use super::entering::{Cause, Enter, NewRun, Submitted};
 use super::{HOLD, Held, Hold, told};
 use crate::clock::Millis;
 use crate::jobs::spec::JobSpec;
+use crate::store::change::Effect;
 use crate::store::flows::plain;
 use crate::store::runs::{topic, workspace_topic};
 use crate::store::within::Within;
-use crate::store::{Lock, Store, StoreError, on, row, transact};
+use crate::store::{Lock, Store, StoreError, change, on, row, transact};
 
 /// A run that is claimed and dropped this often has something that ends its runners.
 const MOST_CLAIMS: i64 = 5;
@@ -51,6 +52,12 @@ pub enum Cancel {
     Over,
     /// There is no such run.
     NotThere,
+}
+
+impl Effect for Cancel {
+    fn changed(&self) -> bool {
+        matches!(self, Self::Done | Self::Asked)
+    }
 }
 
 row! {
@@ -162,10 +169,10 @@ leave!(sqlx::Postgres);
 macro_rules! tell_end {
     ($tx:ident, $run:expr, $workspace:expr, $end:expr, $retry:expr, $now:expr) => {{
         let over = told($run, $end.state, $end.reason);
-        let of = (topic($run), workspace_topic($workspace));
+        let of = (topic($workspace, $run), workspace_topic($workspace));
         let next = $retry
             .as_deref()
-            .map(|next| (topic(next), told(next, "queued", Some("retry"))));
+            .map(|next| (topic($workspace, next), told(next, "queued", Some("retry"))));
         let mut events = vec![(&*of.0, "state", &*over), (&*of.1, "run", &*over)];
         if let Some((topic, told)) = &next {
             events.extend([(&**topic, "state", &**told), (&*of.1, "run", &**told)]);
@@ -219,7 +226,7 @@ impl Store {
             message: None,
             exit_code: None,
         };
-        Ok(transact!(self, Lock::Queue, tx => {
+        Ok(change!(self, Lock::Queue, tx => {
             let state: Option<String> = sqlx::query_scalar(
                 "UPDATE queue SET cancel_at = COALESCE(cancel_at, $3) WHERE run_id = $1 AND workspace_id = $2 RETURNING state")
                 .bind(run)
@@ -235,7 +242,7 @@ impl Store {
                 }
                 Some(_) => {
                     let told = told(run, "cancelling", None);
-                    tx.tell(&[(&topic(run), "state", &told), (&workspace_topic(workspace), "run", &told)], now).await?;
+                    tx.tell(&[(&topic(workspace, run), "state", &told), (&workspace_topic(workspace), "run", &told)], now).await?;
                     Cancel::Asked
                 }
                 None => {
@@ -292,7 +299,7 @@ impl Store {
                     .execute(&mut *tx)
                     .await?;
                 let told = told(&gone.run_id, "queued", Some("runner_lost"));
-                let topics = (topic(&gone.run_id), workspace_topic(&gone.workspace_id));
+                let topics = (topic(&gone.workspace_id, &gone.run_id), workspace_topic(&gone.workspace_id));
                 tx.tell(&[(&topics.0, "state", &told), (&topics.1, "run", &told)], now).await?;
             }
         });

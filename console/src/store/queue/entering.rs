@@ -2,8 +2,9 @@
 
 use crate::clock::{Millis, id};
 use crate::jobs::spec::{JobSpec, Lane};
+use crate::store::change::Effect;
 use crate::store::within::Within;
-use crate::store::{Lock, Store, StoreError, transact};
+use crate::store::{Lock, Store, StoreError, change};
 
 /// Runs of one workspace that wait; further ones are refused.
 const MOST_WAITING: i64 = 1_000;
@@ -74,6 +75,12 @@ pub enum Submitted {
     Fired,
     /// Too many wait.
     Full,
+}
+
+impl Effect for Submitted {
+    fn changed(&self) -> bool {
+        matches!(self, Self::Queued(_) | Self::Skipped(_))
+    }
 }
 
 /// Entering the queue, in a transaction that excludes others of [`Lock::Queue`].
@@ -173,7 +180,7 @@ macro_rules! enter_told {
         if let Some((run, state, reason)) = entered {
             let told = $crate::store::queue::told(run, state, reason);
             let topics = (
-                $crate::store::runs::topic(run),
+                $crate::store::runs::topic($new.workspace, run),
                 $crate::store::runs::workspace_topic($new.workspace),
             );
             $tx.tell(
@@ -190,6 +197,6 @@ pub(in crate::store) use enter_told;
 impl Store {
     /// Submits a run.
     pub async fn submit_run(&self, new: &NewRun<'_>, now: Millis) -> Result<Submitted, StoreError> {
-        Ok(transact!(self, Lock::Queue, tx => { enter_told!(tx, new, now) }))
+        Ok(change!(self, Lock::Queue, tx => { enter_told!(tx, new, now) }))
     }
 }

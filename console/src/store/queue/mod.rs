@@ -182,7 +182,7 @@ impl Store {
                 .execute(&mut *tx)
                 .await?;
             let told = told(&run, "claimed", None);
-            tx.tell(&[(&topic(&run), "state", &told), (&workspace_topic(&workspace), "run", &told)], now).await?;
+            tx.tell(&[(&topic(&workspace, &run), "state", &told), (&workspace_topic(&workspace), "run", &told)], now).await?;
             Hold { run, runner: claimer.runner.to_owned(), fence }
         });
         self.claimed(taken, lease_until).await.map(Some)
@@ -244,7 +244,7 @@ impl Store {
                 sqlx::query(statement).bind(&hold.run).execute(&mut *tx).await?;
             }
             let told = told(&hold.run, "preparing", None);
-            let topics = (topic(&hold.run), workspace_topic(&held.workspace_id));
+            let topics = (topic(&held.workspace_id, &hold.run), workspace_topic(&held.workspace_id));
             tx.tell(&[(&topics.0, "state", &told), (&topics.1, "run", &told)], now).await?;
         });
         Ok(Begun::Yes)
@@ -277,7 +277,7 @@ impl Store {
                 .execute(&mut *tx)
                 .await?;
             let told = told(&hold.run, "running", None);
-            let topics = (topic(&hold.run), workspace_topic(&held.workspace_id));
+            let topics = (topic(&held.workspace_id, &hold.run), workspace_topic(&held.workspace_id));
             tx.tell(&[(&topics.0, "state", &told), (&topics.1, "run", &told)], now).await?;
         });
         Ok(true)

@@ -493,11 +493,11 @@ async fn what_happens_to_a_run_is_told_to_its_readers_and_to_the_workspace() {
         };
         let expected = ["queued", "claimed", "preparing", "running", "succeeded"];
         assert_eq!(
-            states(store.events_after(&topic(&run), 0).await.unwrap()),
+            states(store.events_after(&[topic(&w, &run)], 0).await.unwrap()),
             expected
         );
         assert_eq!(
-            states(store.events_after(&workspace_topic(&w), 0).await.unwrap()),
+            states(store.events_after(&[workspace_topic(&w)], 0).await.unwrap()),
             expected
         );
     })
