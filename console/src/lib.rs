@@ -14,6 +14,7 @@ pub mod jobs;
 pub mod server;
 pub mod settings;
 pub mod store;
+pub mod vault;
 
 pub use server::owner::fresh_link;
 pub use server::{ServeError, run};

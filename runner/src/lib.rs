@@ -25,6 +25,7 @@ pub mod records;
 pub mod run;
 pub mod runs;
 pub mod sandbox;
+pub mod sealed;
 pub mod summary;
 
 use std::io;

@@ -140,6 +140,14 @@ matrix! {
     AddToken "token.add": Workspace(Member), Never;
     /// Revoke a token.
     EndToken "token.end": Workspace(Member), Never;
+    /// Names of a workspace's secrets.
+    ListSecrets "secret.list": Workspace(Member), Read;
+    /// Keep a secret.
+    AddSecret "secret.add": Workspace(Member), Write;
+    /// Another value or other hosts.
+    ChangeSecret "secret.change": Workspace(Member), Write;
+    /// Delete a secret.
+    EndSecret "secret.end": Workspace(Member), Write;
     /// What was changed in a workspace, and by whom.
     ReadAudit "audit.read": Workspace(Admin), Never;
     /// What was changed anywhere.

@@ -149,7 +149,8 @@ async fn every_route_answers_everybody_as_the_table_says() {
                     .replace("{workspace}", &cast.workspace)
                     .replace("{user}", "none")
                     .replace("{session}", "none")
-                    .replace("{token}", "none");
+                    .replace("{token}", "none")
+                    .replace("{secret}", "none");
                 let method: Method = method.to_uppercase().parse().unwrap();
                 let answer = console
                     .tell(method, &path, &headers, json!({ "?": 1 }))

@@ -7,6 +7,7 @@ pub mod cookie;
 pub mod names;
 pub mod password;
 pub mod secret;
+pub mod variables;
 
 use std::time::Duration;
 

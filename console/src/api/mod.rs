@@ -8,9 +8,12 @@ pub mod devices;
 pub mod events;
 pub mod members;
 pub mod owner;
+pub mod secrets;
 pub mod session;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_secrets;
 pub mod tokens;
 pub mod users;
 pub mod workspaces;

@@ -53,7 +53,7 @@ async fn get(console: &Console, cookie: &str, path: &str) -> Answer {
     console.ask(Method::GET, path, &[("cookie", cookie)]).await
 }
 
-async fn owned(store: Store) -> (Console, String) {
+pub(super) async fn owned(store: Store) -> (Console, String) {
     let console = Console::on(store);
     let claimed = claim(&console).await;
     assert_eq!(claimed.status, 201, "{}", claimed.text);

@@ -7,6 +7,7 @@ mod console;
 mod doctor;
 mod gateway;
 mod journal;
+mod keys;
 mod net;
 mod policy;
 mod record;
@@ -120,6 +121,9 @@ enum Verb {
     /// The audit log of people and tokens: verify it, export it
     #[command(subcommand)]
     Audit(audit::Verb),
+    /// The instance key that wraps secrets at rest: replace it, show which one it is
+    #[command(subcommand)]
+    Keys(keys::Verb),
     /// Run gateway, runner and console on this machine and keep them running
     Up(up::Arguments),
     /// Check the configuration file, or print its schema
@@ -168,6 +172,7 @@ fn perform(verb: Verb, shared: &Shared) -> Verdict {
         Verb::Runner(arguments) => roles::runner(&arguments, shared),
         Verb::Console(arguments) => console::perform(&arguments, shared),
         Verb::Audit(verb) => audit::perform(&verb, shared),
+        Verb::Keys(verb) => keys::perform(&verb, shared),
         Verb::Up(arguments) => up::perform(&arguments, shared),
         Verb::Config(verb) => config::perform(&verb, shared),
         Verb::Doctor(arguments) => doctor::perform(&arguments, shared),

@@ -13,6 +13,7 @@ use super::rate::Rates;
 use crate::accounts::password::{HashError, Passwords};
 use crate::settings::ConsoleConfig;
 use crate::store::Store;
+use crate::vault::Vault;
 
 /// The console's shared state.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub struct Shared {
     pub stop: CancellationToken,
     /// The one place that hashes passwords.
     pub passwords: Passwords,
+    /// The keys of what is sealed.
+    pub vault: Vault,
     /// Requests by client address and by account.
     pub rates: Rates,
     /// The end of the event log.
@@ -52,6 +55,7 @@ impl App {
         stop: CancellationToken,
     ) -> Result<Self, HashError> {
         Ok(Self(Arc::new(Shared {
+            vault: Vault::at(config.key_file.clone()),
             store,
             config,
             tasks,

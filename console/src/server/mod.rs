@@ -41,6 +41,7 @@ use crate::accounts::password::HashError;
 use crate::accounts::secret::NoRandom;
 use crate::settings::ConsoleConfig;
 use crate::store::{Store, StoreError};
+use crate::vault::VaultError;
 use app::App;
 use listen::Door;
 
@@ -65,6 +66,9 @@ pub enum ServeError {
     /// The store does not open.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The instance key is not there, or is another one.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
 }
 
 impl ServeError {
@@ -75,6 +79,7 @@ impl ServeError {
                 Some("set `console.listen` to an address that is free on this machine")
             }
             Self::Store(error) => error.hint(),
+            Self::Vault(error) => error.hint(),
             Self::Passwords(_) | Self::Random(_) => None,
         }
     }
@@ -96,7 +101,9 @@ pub async fn run(config: ConsoleConfig, stop: CancellationToken) -> Result<(), S
     let tasks = Tasks::default();
     let listen = config.listen;
     let app = App::new(config, store, tasks.clone(), stop)?;
+    app.vault.ready(&app.store).await?;
     owner::greet(&app).await?;
+    tasks.spawn("rotation", finish_rotation(app.clone()));
     tasks.spawn("tidy", tidy::keep_tidy(app.clone()));
     tasks.spawn("follow", follow::follow(app.clone()));
     tasks.spawn("listen", follow::listen(app.clone()));
@@ -114,6 +121,16 @@ pub async fn run(config: ConsoleConfig, stop: CancellationToken) -> Result<(), S
     tasks.shut_down().await;
     app.store.close().await;
     Ok(())
+}
+
+/// A rotation of the instance key that was interrupted is finished.
+async fn finish_rotation(app: App) {
+    if let Err(error) = app.vault.finish_rotation(&app.store).await {
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "finishing a rotation of the instance key"
+        );
+    }
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {

@@ -18,6 +18,7 @@ use crate::settings::ConsoleConfig;
 use crate::store::Store;
 use crate::store::sessions::NewSession;
 use crate::store::users::{Home, NewUser};
+use crate::store::testing::Postgres;
 
 /// A console without listeners.
 #[derive(Clone, Debug)]
@@ -51,7 +52,10 @@ impl Console {
     }
 
     /// With these settings.
-    pub fn with(store: Store, config: ConsoleConfig) -> Self {
+    pub fn with(store: Store, mut config: ConsoleConfig) -> Self {
+        if config.key_file == ConsoleConfig::default().key_file {
+            config.key_file = Postgres::shared().scratch().join("instance.key");
+        }
         let app = App::new(config, store, Tasks::default(), CancellationToken::new()).unwrap();
         let router = super::router(&app);
         Self {

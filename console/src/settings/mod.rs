@@ -28,6 +28,8 @@ pub struct ConsoleConfig {
     pub database: Database,
     /// Folder of the SQLite file and of keys.
     pub state_dir: PathBuf,
+    /// The file of the instance key.
+    pub key_file: PathBuf,
     /// Health, readiness and metrics, on loopback; `None`: nobody can ask.
     pub management: Option<SocketAddr>,
     /// Reverse proxies whose `X-Forwarded-For` is believed.
@@ -77,6 +79,7 @@ impl ConsoleConfig {
         Self {
             listen: LISTEN,
             database: Database::Sqlite(state_dir.join("console.db")),
+            key_file: state_dir.join("instance.key"),
             state_dir,
             management: None,
             trusted_proxies: Vec::new(),
@@ -139,9 +142,20 @@ static DATABASE: Format = anything("an absolute path, or postgres://USER:PASSWOR
 static FOLDER: Format = Format {
     expected: "an absolute folder without '..'",
     pattern: Some("^/."),
-    fits: |text| text.len() > 1 && text.starts_with('/') && !text.split('/').any(|p| p == ".."),
+    fits: is_absolute,
     lexis: Lexis::Words,
 };
+
+static FILE: Format = Format {
+    expected: "an absolute path without '..'",
+    pattern: Some("^/."),
+    fits: is_absolute,
+    lexis: Lexis::Words,
+};
+
+fn is_absolute(text: &str) -> bool {
+    text.len() > 1 && text.starts_with('/') && !text.split('/').any(|part| part == "..")
+}
 
 static MANAGEMENT: Shape = Shape {
     what: "management",
@@ -171,6 +185,12 @@ pub static CONSOLE: Shape = Shape {
             "state_dir",
             Kind::Text(&FOLDER),
             "Folder of the SQLite file. Default the gateway's state_dir with /console.",
+        ),
+        field(
+            "key_file",
+            Kind::Text(&FILE),
+            "File of the instance key, its owner's alone; every console of one store needs the same. Default instance.key \
+             in state_dir.",
         ),
         field(
             "management",

@@ -42,6 +42,10 @@ fn console(section: &Node, config: &mut ConsoleConfig, mistakes: &mut Mistakes) 
     if let Some(folder) = section.field("state_dir").and_then(Node::scalar) {
         config.state_dir = PathBuf::from(folder);
         config.database = Database::Sqlite(config.state_dir.join("console.db"));
+        config.key_file = config.state_dir.join("instance.key");
+    }
+    if let Some(file) = section.field("key_file").and_then(Node::scalar) {
+        config.key_file = PathBuf::from(file);
     }
     let address = |text: &str| text.parse::<SocketAddr>().ok();
     let listen = section.field("listen");

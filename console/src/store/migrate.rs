@@ -33,6 +33,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!(3, "0003_audit"),
     migration!(4, "0004_replays"),
     migration!(5, "0005_runs"),
+    migration!(6, "0006_secrets"),
 ];
 
 /// The newest version that this program knows.

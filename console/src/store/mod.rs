@@ -15,6 +15,8 @@ pub mod output;
 pub mod queue;
 pub mod replays;
 pub mod runs;
+pub mod sealed;
+pub mod secrets;
 pub mod sessions;
 pub mod steps;
 #[cfg(test)]
@@ -69,6 +71,8 @@ pub enum Lock {
     Replays = 0x5341_4c59_0005,
     /// Who runs next: limits are counted and a run is taken in one step.
     Queue = 0x5341_4c59_0006,
+    /// Sealed values, and the keys that wrap them.
+    Sealed = 0x5341_4c59_0007,
 }
 
 /// Why the store did not answer.

@@ -184,6 +184,12 @@ impl Store {
         }))
     }
 
+    /// Signs everybody out.
+    pub async fn end_every_session(&self) -> Result<u64, StoreError> {
+        Ok(on!(self, pool => sqlx::query("DELETE FROM sessions")
+            .execute(pool).await.map(|done| done.rows_affected()))?)
+    }
+
     /// Forgets what is over: sessions, tokens, links, attempts from before a time.
     pub async fn forget_expired(
         &self,

@@ -135,6 +135,11 @@ impl Postgres {
         }
     }
 
+    /// A folder that goes when the test process does.
+    pub fn scratch(&self) -> PathBuf {
+        self.folder.clone()
+    }
+
     /// An empty database of it.
     pub fn database(&self) -> Database {
         let name = format!("t{}", self.made.fetch_add(1, Ordering::Relaxed));
