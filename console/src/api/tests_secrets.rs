@@ -148,3 +148,44 @@ async fn a_console_without_the_key_says_so() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_secret_is_found_in_its_own_workspace_alone() {
+    each(async |store| {
+        let asks = Asks::of(store).await;
+        let made = asks
+            .tell(Method::POST, "", json!({ "name": "TOKEN", "value": VALUE }))
+            .await;
+        let one = format!("/{}", made.json["id"].as_str().unwrap());
+        let headers = [("cookie", asks.cookie.as_str())];
+        let second = asks
+            .console
+            .tell(
+                Method::POST,
+                "/api/v1/workspaces",
+                &headers,
+                json!({ "name": "B" }),
+            )
+            .await;
+        let base = format!(
+            "/api/v1/workspaces/{}/secrets",
+            second.json["id"].as_str().unwrap()
+        );
+        let console = asks.console.clone();
+        let elsewhere = Asks {
+            console,
+            cookie: asks.cookie.clone(),
+            base,
+        };
+        for method in [Method::GET, Method::PATCH, Method::DELETE] {
+            let body = json!({ "hosts": [] });
+            let of_ours = elsewhere.tell(method.clone(), &one, body.clone()).await;
+            let of_nothing = elsewhere.tell(method.clone(), "/none", body).await;
+            assert_eq!(of_ours.status, 404, "{method}: {}", of_ours.text);
+            assert_eq!(of_ours.text, of_nothing.text, "{method}");
+        }
+        let still = asks.tell(Method::GET, &one, json!({})).await;
+        assert_eq!(still.status, 200, "{}", still.text);
+    })
+    .await;
+}

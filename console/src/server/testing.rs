@@ -17,8 +17,8 @@ use crate::accounts::secret::{Opens, Secret};
 use crate::settings::ConsoleConfig;
 use crate::store::Store;
 use crate::store::sessions::NewSession;
-use crate::store::users::{Home, NewUser};
 use crate::store::testing::Postgres;
+use crate::store::users::{Home, NewUser};
 
 /// A console without listeners.
 #[derive(Clone, Debug)]

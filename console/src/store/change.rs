@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::audit::Told;
+use super::secrets::Kept;
 use super::users::{Changed, Claim};
 use super::workspaces::Membership;
 use super::{Store, StoreError, on, replays};
@@ -168,6 +169,7 @@ effect! {
     u64: |rows: &Self| *rows > 0;
     String: |_: &Self| true;
     Changed: |done: &Self| *done == Changed::Done;
+    Kept: |done: &Self| *done == Kept::Became(Changed::Done);
     Membership: |done: &Self| *done == Membership::Became(Changed::Done);
     Claim: |done: &Self| matches!(done, Claim::Made(_));
 }

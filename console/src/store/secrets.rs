@@ -1,8 +1,9 @@
 //! Secrets of workspaces: names, hosts and ages; the values lie sealed beside them.
 
+use super::change::about;
 use super::sealed::put_sealed;
 use super::users::Changed;
-use super::{Lock, Store, StoreError, on, row, transact};
+use super::{Lock, Store, StoreError, change, on, row};
 use crate::clock::Millis;
 use crate::vault::Sealed;
 
@@ -82,7 +83,7 @@ macro_rules! secrets_where {
 impl Store {
     /// Makes a secret. A name that is taken is the error of a unique key.
     pub async fn add_secret(&self, new: NewSecret<'_>, now: Millis) -> Result<Kept, StoreError> {
-        Ok(transact!(self, Lock::Sealed, tx => {
+        Ok(change!(self, Lock::Sealed, tx => {
             let there: i64 = sqlx::query_scalar("SELECT count(*) FROM secrets WHERE workspace_id = $1")
                 .bind(new.workspace)
                 .fetch_one(&mut *tx)
@@ -103,6 +104,7 @@ impl Store {
             if !put_sealed!(tx, KIND, new.id, new.workspace, 1_i64, new.sealed) {
                 return Ok(Kept::Stale);
             }
+            about(format!("secret={}", new.id));
             Kept::Became(Changed::Done)
         }))
     }
@@ -125,7 +127,7 @@ impl Store {
         } else {
             secret.changed_at
         };
-        Ok(transact!(self, Lock::Sealed, tx => {
+        Ok(change!(self, Lock::Sealed, tx => {
             let done = sqlx::query(
                 "UPDATE secrets SET hosts = $1, version = version + 1, value_version = $2, changed_at = $3 \
                  WHERE id = $4 AND workspace_id = $5 AND version = $6")
@@ -152,7 +154,7 @@ impl Store {
 
     /// Deletes a secret with its value; whether there was one.
     pub async fn end_secret(&self, workspace: &str, id: &str) -> Result<bool, StoreError> {
-        Ok(transact!(self, Lock::Sealed, tx => {
+        Ok(change!(self, Lock::Sealed, tx => {
             let done = sqlx::query("DELETE FROM secrets WHERE id = $1 AND workspace_id = $2")
                 .bind(id)
                 .bind(workspace)
