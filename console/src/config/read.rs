@@ -13,7 +13,15 @@ use serde_json::Value as Json;
 use super::Config;
 
 /// Sections that a file may have.
-pub const SECTIONS: [&str; 6] = ["gateway", "runner", "console", "app", "auth", "workspaces"];
+pub const SECTIONS: [&str; 7] = [
+    "gateway",
+    "runner",
+    "console",
+    "app",
+    "auth",
+    "network",
+    "workspaces",
+];
 
 /// Reads a whole file.
 pub fn config(file: &str, bytes: &[u8]) -> Result<Config, Vec<Mistake>> {

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use gateway::tasks::Tasks;
 use tokio_util::sync::CancellationToken;
 
+use super::ServeError;
 use super::follow::Tail;
 use super::held::Held;
 use super::metrics::Metrics;
 use super::rate::Rates;
-use crate::accounts::password::{HashError, Passwords};
+use crate::accounts::password::Passwords;
+use crate::outbound::Outbound;
 use crate::settings::ConsoleConfig;
 use crate::store::Store;
 use crate::vault::Vault;
@@ -32,6 +34,8 @@ pub struct Shared {
     pub stop: CancellationToken,
     /// The one place that hashes passwords.
     pub passwords: Passwords,
+    /// The one way by which it calls anybody.
+    pub outbound: Outbound,
     /// The keys of what is sealed.
     pub vault: Vault,
     /// Requests by client address and by account.
@@ -53,8 +57,10 @@ impl App {
         store: Store,
         tasks: Tasks,
         stop: CancellationToken,
-    ) -> Result<Self, HashError> {
+    ) -> Result<Self, ServeError> {
+        let outbound = Outbound::new(config.outbound.clone(), &config.gateway.pools)?;
         Ok(Self(Arc::new(Shared {
+            outbound,
             vault: Vault::at(config.key_file.clone()),
             store,
             config,

@@ -39,6 +39,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::accounts::password::HashError;
 use crate::accounts::secret::NoRandom;
+use crate::outbound::AuthorityError;
 use crate::settings::ConsoleConfig;
 use crate::store::{Store, StoreError};
 use crate::vault::VaultError;
@@ -66,6 +67,9 @@ pub enum ServeError {
     /// The store does not open.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Further certificate authorities cannot be had.
+    #[error(transparent)]
+    Authorities(#[from] AuthorityError),
     /// The instance key is not there, or is another one.
     #[error(transparent)]
     Vault(#[from] VaultError),
@@ -80,6 +84,7 @@ impl ServeError {
             }
             Self::Store(error) => error.hint(),
             Self::Vault(error) => error.hint(),
+            Self::Authorities(_) => Some("`network.ca_file` is a file of certificates (PEM)"),
             Self::Passwords(_) | Self::Random(_) => None,
         }
     }

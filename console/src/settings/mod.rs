@@ -3,6 +3,7 @@
 //! One table per section gives the checker and the JSON Schema; what tables cannot say is noted by [`ConsoleConfig::read`],
 //! every mistake at once. Refuses to own: the file (its permissions and other sections are the command line's).
 
+mod outbound;
 mod read;
 mod values;
 
@@ -14,6 +15,7 @@ use netpolicy::document::Mistakes;
 use netpolicy::document::shape::{Field, Format, Kind, Lexis, Need, Shape};
 use netpolicy::document::tree::Node;
 
+pub use outbound::{Allowed, OutboundSettings};
 pub use values::{AppUrl, Database, Redacted, Scheme};
 
 /// Where people and programs ask.
@@ -40,6 +42,8 @@ pub struct ConsoleConfig {
     pub email_password: bool,
     /// Whether there are workspaces; without, everybody is in one.
     pub workspaces: bool,
+    /// Whom the console itself calls.
+    pub outbound: OutboundSettings,
     /// The gateway of the same file.
     pub gateway: GatewaySide,
 }
@@ -86,6 +90,7 @@ impl ConsoleConfig {
             url: None,
             email_password: true,
             workspaces: true,
+            outbound: OutboundSettings::default(),
             gateway: GatewaySide::of(gateway),
         }
     }
@@ -243,10 +248,11 @@ pub static WORKSPACES: Shape = Shape {
 };
 
 /// The sections with their names.
-pub static SECTIONS: [(&str, &Shape); 4] = [
+pub static SECTIONS: [(&str, &Shape); 5] = [
     ("console", &CONSOLE),
     ("app", &APP),
     ("auth", &AUTH),
+    ("network", &outbound::NETWORK),
     ("workspaces", &WORKSPACES),
 ];
 

@@ -28,6 +28,7 @@ pub fn config(root: &Node, gateway: &GatewayConfig, mistakes: &mut Mistakes) -> 
     let switch =
         |section: &str, key: &str| there(section).and_then(|s| s.field(key)).and_then(flag);
     config.email_password = switch("auth", "email_password").unwrap_or(true);
+    config.outbound = super::outbound::read(there("network"), mistakes);
     config.workspaces = switch("workspaces", "enabled").unwrap_or(true);
     config
 }
