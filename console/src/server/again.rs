@@ -138,6 +138,7 @@ async fn what_was_refused_gives_its_key_back_and_a_secret_is_not_shown_twice() {
 fn digests(name: &str) -> (Vec<u8>, Vec<u8>) {
     let target = "/api/v1/workspaces";
     let mut request = Sha256::new();
+    request.update(b"k\0");
     request.update((target.len() as u64).to_be_bytes());
     request.update(target);
     request.update(json!({ "name": name }).to_string());
