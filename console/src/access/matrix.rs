@@ -142,6 +142,8 @@ matrix! {
     EndToken "token.end": Workspace(Member), Never;
     /// Names of a workspace's secrets.
     ListSecrets "secret.list": Workspace(Member), Read;
+    /// One secret, without its value.
+    ReadSecret "secret.read": Workspace(Member), Read;
     /// Keep a secret.
     AddSecret "secret.add": Workspace(Member), Write;
     /// Another value or other hosts.

@@ -48,7 +48,7 @@ pub fn table() -> Table {
         .add(Action::EndToken, routes!(api::tokens::end))
         .add(Action::ListSecrets, routes!(api::secrets::list))
         .add(Action::AddSecret, routes!(api::secrets::add))
-        .add(Action::ListSecrets, routes!(api::secrets::read))
+        .add(Action::ReadSecret, routes!(api::secrets::read))
         .add(Action::ChangeSecret, routes!(api::secrets::change))
         .add(Action::EndSecret, routes!(api::secrets::end))
         .add(Action::ReadAudit, routes!(api::audit::list))
