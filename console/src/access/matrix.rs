@@ -88,6 +88,16 @@ macro_rules! matrix {
     };
 }
 
+impl Action {
+    /// Whether it changes nothing although it is a POST: a question with a body.
+    pub const fn only_asks(self) -> bool {
+        matches!(
+            self,
+            Self::AskReach | Self::AskCheck | Self::AskExplain | Self::AskDiff
+        )
+    }
+}
+
 use Reach::{Instance, Open, Person, Workspace};
 use Role::{Admin, Member};
 
@@ -156,4 +166,48 @@ matrix! {
     ReadWholeAudit "audit.read_all": Instance, Never;
     /// What happens, as it happens, where I may look.
     FollowEvents "event.follow": Person, Read;
+    /// The jobs of a workspace.
+    ListJobs "job.list": Workspace(Member), Read;
+    /// One job.
+    ReadJob "job.read": Workspace(Member), Read;
+    /// Make a job.
+    AddJob "job.add": Workspace(Member), Write;
+    /// Change a job.
+    ChangeJob "job.change": Workspace(Member), Write;
+    /// Remove a job.
+    RemoveJob "job.remove": Workspace(Member), Write;
+    /// What a network setting reaches.
+    AskReach "job.reach": Workspace(Member), Read;
+    /// Run a job.
+    TriggerJob "job.run": Workspace(Member), Write;
+    /// Run something that is no job.
+    AddRun "run.add": Workspace(Member), Write;
+    /// The runs of a workspace.
+    ListRuns "run.list": Workspace(Member), Read;
+    /// One run.
+    ReadRun "run.read": Workspace(Member), Read;
+    /// End a run.
+    CancelRun "run.cancel": Workspace(Member), Write;
+    /// Run again what a run ran.
+    RetryRun "run.retry": Workspace(Member), Write;
+    /// What a run printed.
+    ReadOutput "run.output": Workspace(Member), Read;
+    /// What a run printed, to save.
+    SaveOutput "run.output_raw": Workspace(Member), Read;
+    /// What happened to a run.
+    ReadSteps "run.steps": Workspace(Member), Read;
+    /// What a run's network saw.
+    ReadFlows "run.flows": Workspace(Member), Read;
+    /// Where a run went.
+    ReadDestinations "run.destinations": Workspace(Member), Read;
+    /// How a run's network differs from another's.
+    ReadDiff "run.diff": Workspace(Member), Read;
+    /// What is going on.
+    ReadNow "now.read": Workspace(Member), Read;
+    /// Mistakes and warnings of a policy.
+    AskCheck "policy.check": Workspace(Member), Read;
+    /// What would become of a destination.
+    AskExplain "policy.explain": Workspace(Member), Read;
+    /// What changes between two policies.
+    AskDiff "policy.diff": Workspace(Member), Read;
 }

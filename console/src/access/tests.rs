@@ -150,7 +150,9 @@ async fn every_route_answers_everybody_as_the_table_says() {
                     .replace("{user}", "none")
                     .replace("{session}", "none")
                     .replace("{token}", "none")
-                    .replace("{secret}", "none");
+                    .replace("{secret}", "none")
+                    .replace("{job}", "none")
+                    .replace("{run}", "none");
                 let method: Method = method.to_uppercase().parse().unwrap();
                 let answer = console
                     .tell(method, &path, &headers, json!({ "?": 1 }))

@@ -6,8 +6,15 @@ pub mod about;
 pub mod audit;
 pub mod devices;
 pub mod events;
+pub mod evidence;
+pub mod jobs;
 pub mod members;
+pub mod now;
 pub mod owner;
+pub mod policies;
+pub mod runs;
+#[cfg(test)]
+mod runs_tests;
 pub mod secrets;
 pub mod session;
 #[cfg(test)]

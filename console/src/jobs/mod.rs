@@ -1,6 +1,11 @@
 //! Jobs as people write them: what runs, under which network, when, and what follows a failure.
 //!
-//! Owns the JSON form ([`spec`]). Refuses to own rows ([`crate::store`]) and who may
-//! ([`crate::access`]).
+//! Owns the JSON form ([`spec`]), what is wrong with one ([`check`]), the policy that its network setting means and what
+//! that reaches ([`network`], [`reach`]), and when a schedule is due ([`schedule`]). Refuses to own rows
+//! ([`crate::store`]), decisions (netpolicy) and who may ([`crate::access`]).
 
+pub mod check;
+pub mod network;
+pub mod reach;
+pub mod schedule;
 pub mod spec;

@@ -41,7 +41,7 @@ pub fn document((mut described, actions): (OpenApi, Vec<(String, String, Action)
             (_, ByToken::Read | ByToken::Write) => json!([{ "session": [] }, { "token": [] }]),
         };
         tell(&["security"], security);
-        if method == "post" && reach != Reach::Open {
+        if method == "post" && reach != Reach::Open && !action.only_asks() {
             take_keys(&mut document, &path);
         }
     }

@@ -53,7 +53,7 @@ pub async fn admit(
             1,
         ));
     }
-    let changes = !matches!(parts.method, Method::GET | Method::HEAD);
+    let changes = !matches!(parts.method, Method::GET | Method::HEAD) && !action.only_asks();
     if let Err(refused) = permit(&app, &asked, &mut caller).await {
         if changes && refused.status == StatusCode::FORBIDDEN && caller.user().is_ok() {
             record(&app, &caller, &asked, &asked.subject, StatusCode::FORBIDDEN).await?;

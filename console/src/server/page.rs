@@ -34,6 +34,15 @@ pub struct Page<T: ToSchema> {
 }
 
 impl Paging {
+    /// Of a list that has filters of its own.
+    pub const fn new(cursor: String, limit: Option<i64>) -> Self {
+        Self {
+            cursor,
+            limit,
+            q: String::new(),
+        }
+    }
+
     /// The id after which the page begins, and how many are on it.
     pub fn bounds(&self) -> Result<(&str, i64), Problem> {
         let limit = self.limit.unwrap_or(USUAL);

@@ -54,6 +54,31 @@ pub fn table() -> Table {
         .add(Action::ReadAudit, routes!(api::audit::list))
         .add(Action::ReadWholeAudit, routes!(api::audit::whole))
         .add(Action::FollowEvents, routes!(api::events::follow))
+        .add(Action::ListJobs, routes!(api::jobs::list))
+        .add(Action::AddJob, routes!(api::jobs::add))
+        .add(Action::AskReach, routes!(api::jobs::reached))
+        .add(Action::ReadJob, routes!(api::jobs::read))
+        .add(Action::ChangeJob, routes!(api::jobs::change))
+        .add(Action::RemoveJob, routes!(api::jobs::remove))
+        .add(Action::TriggerJob, routes!(api::runs::trigger))
+        .add(Action::ListRuns, routes!(api::runs::list))
+        .add(Action::AddRun, routes!(api::runs::add))
+        .add(Action::ReadRun, routes!(api::runs::read))
+        .add(Action::CancelRun, routes!(api::runs::cancel))
+        .add(Action::RetryRun, routes!(api::runs::retry))
+        .add(Action::ReadOutput, routes!(api::evidence::output))
+        .add(Action::SaveOutput, routes!(api::evidence::raw))
+        .add(Action::ReadSteps, routes!(api::evidence::steps))
+        .add(Action::ReadFlows, routes!(api::evidence::flows))
+        .add(
+            Action::ReadDestinations,
+            routes!(api::evidence::destinations),
+        )
+        .add(Action::ReadDiff, routes!(api::evidence::diff))
+        .add(Action::ReadNow, routes!(api::now::read))
+        .add(Action::AskCheck, routes!(api::policies::checked))
+        .add(Action::AskExplain, routes!(api::policies::explained))
+        .add(Action::AskDiff, routes!(api::policies::differ))
 }
 
 /// Routes, and what each needs.

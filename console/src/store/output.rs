@@ -86,19 +86,26 @@ struct Row<'a> {
     piece: Piece<'a>,
 }
 
-/// What of some pieces is new, as rows; and the numbers after them: of the next byte, and of bytes kept.
-fn fresh<'a>(starts: i64, pieces: &[Piece<'a>], held: &Held) -> (Vec<Row<'a>>, i64, i64) {
+/// What is new of some pieces, and the numbers after it.
+struct Fresh<'a> {
+    rows: Vec<Row<'a>>,
+    next: i64,
+    kept: i64,
+}
+
+fn fresh<'a>(starts: i64, pieces: &[Piece<'a>], held: &Held) -> Fresh<'a> {
     let (mut at, mut next, mut kept) = (starts, held.output_next, held.output_kept);
     let mut rows = Vec::new();
     for piece in pieces {
-        let end = at + length(piece.data);
+        let end = at.saturating_add(length(piece.data));
         if end > next {
             let known = usize::try_from(next - at).unwrap_or(0);
-            let room = usize::try_from(MOST_KEPT - kept - ROW).unwrap_or(0);
+            let count = held.output_rows + i64::try_from(rows.len()).unwrap_or(i64::MAX);
+            let room = usize::try_from(MOST_KEPT - kept - (count + 1) * ROW).unwrap_or(0);
             let data = piece.data.get(known..).unwrap_or_default();
             let data = data.get(..room.min(data.len())).unwrap_or_default();
             if !data.is_empty() {
-                kept += length(data) + ROW;
+                kept += length(data);
                 rows.push(Row {
                     starts: next,
                     piece: Piece { data, ..*piece },
@@ -108,7 +115,7 @@ fn fresh<'a>(starts: i64, pieces: &[Piece<'a>], held: &Held) -> (Vec<Row<'a>>, i
         }
         at = end;
     }
-    (rows, next, kept)
+    Fresh { rows, next, kept }
 }
 
 impl Store {
@@ -131,7 +138,8 @@ impl Store {
             if starts > held.output_next || starts < 0 {
                 return Ok(Told::Gap { next: held.output_next });
             }
-            let (rows, next, kept) = fresh(starts, pieces, &held);
+            let Fresh { rows, next, kept } = fresh(starts, pieces, &held);
+            let count = held.output_rows + i64::try_from(rows.len()).unwrap_or(i64::MAX);
             if next == held.output_next {
                 return Ok(Told::Taken { next });
             }
@@ -145,9 +153,10 @@ impl Store {
                     .execute(&mut *tx)
                     .await?;
             }
-            sqlx::query("UPDATE queue SET output_next = $1, output_kept = $2 WHERE run_id = $3")
+            sqlx::query("UPDATE queue SET output_next = $1, output_kept = $2, output_rows = $3 WHERE run_id = $4")
                 .bind(next)
                 .bind(kept)
+                .bind(count)
                 .bind(&hold.run)
                 .execute(&mut *tx)
                 .await?;
@@ -168,5 +177,40 @@ impl Store {
             "SELECT starts, stream, data, at FROM run_output \
              WHERE run_id = $1 AND starts >= $2 AND starts < $3 ORDER BY starts LIMIT 4096")
             .bind(run).bind(first.unwrap_or(from)).bind(from.saturating_add(bytes)).fetch_all(pool).await)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_past_the_limit_is_counted_and_not_kept_also_in_single_bytes() {
+        let mut held = Held {
+            workspace_id: String::new(),
+            state: String::new(),
+            cancel_at: None,
+            output_next: 5,
+            output_kept: MOST_KEPT - 10 - ROW,
+            output_rows: 0,
+            flow_seq: 0,
+            flows_kept: 0,
+            step_seq: 0,
+            steps_kept: 0,
+        };
+        let piece = Piece {
+            to: Printed::Stdout,
+            data: &[b'x'; 40],
+            at: 0,
+        };
+        let some = fresh(5, &[piece, piece], &held);
+        assert_eq!(
+            (some.rows.len(), some.next, some.kept),
+            (1, 85, MOST_KEPT - ROW)
+        );
+        held.output_kept = 0;
+        held.output_rows = MOST_KEPT / ROW;
+        let none = fresh(0, &[piece], &held);
+        assert_eq!((none.rows.len(), none.next), (0, 40));
     }
 }

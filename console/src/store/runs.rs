@@ -124,6 +124,18 @@ impl Store {
         )
     }
 
+    /// What a run's trigger sent.
+    pub async fn run_input(
+        &self,
+        workspace: &str,
+        run: &str,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let found: Option<Option<Vec<u8>>> = on!(self, pool => sqlx::query_scalar(
+            "SELECT input FROM runs WHERE id = $1 AND workspace_id = $2")
+            .bind(run).bind(workspace).fetch_optional(pool).await)?;
+        Ok(found.flatten())
+    }
+
     /// Runs of a workspace before an id (empty: from the newest), newest first. One text for each filter, so that each
     /// finds its index.
     pub async fn runs(

@@ -47,6 +47,19 @@ pub async fn each(test: impl AsyncFn(Store)) {
     postgres.close().await;
 }
 
+/// A record of the gateway: a name was denied.
+pub fn record(seq: u64, name: &str) -> gateway::record::Line {
+    serde_json::from_value(serde_json::json!({
+        "seq": seq, "t": 1_000 + seq, "prev": "", "hash": "", "kind": "denial",
+        "subject": { "network": "n", "door": "dns", "direction": "egress", "protocol": "udp",
+            "source": "198.18.0.2:40000", "name": name, "port": 0 },
+        "reason": "name_not_allowed",
+        "by": { "layer": "job", "policy": "p", "at": { "file": "p.yaml", "line": 3, "column": 1 } },
+        "policy": "0".repeat(64), "generation": 1,
+    }))
+    .unwrap()
+}
+
 /// A workspace, with an owner of its own.
 pub async fn workspace(store: &Store) -> String {
     let new = super::users::NewUser {

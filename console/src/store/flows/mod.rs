@@ -10,6 +10,7 @@ mod keep;
 use gateway::record::entry::{Close, DecidedBy, Denied, Open, Subject};
 use gateway::record::{Entry, Line};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{Store, StoreError, on, row};
 use crate::clock::{Millis, SECOND};
@@ -23,7 +24,7 @@ const LONGEST: usize = 500;
 
 row! {
     /// A flow, a denial or a failure.
-    #[derive(Serialize)]
+    #[derive(Serialize, ToSchema)]
     pub struct Flow {
         /// Its number in the gateway's journal.
         pub seq: i64,
@@ -78,7 +79,7 @@ row! {
 
 row! {
     /// What happened in a stretch of [`RATE`].
-    #[derive(Serialize)]
+    #[derive(Serialize, ToSchema)]
     pub struct FlowRate {
         /// When it begins.
         pub starts: Millis,
@@ -97,7 +98,7 @@ row! {
 
 row! {
     /// A destination, and how often something became of flows to it.
-    #[derive(Serialize)]
+    #[derive(Serialize, ToSchema)]
     pub struct Destination {
         /// Name or address.
         pub destination: String,

@@ -162,8 +162,8 @@ const INSERT: &str = "INSERT INTO runs (id, workspace_id, job_id, job_name, stat
     ON CONFLICT (job_id, slot) DO NOTHING";
 
 const QUEUE: &str = "INSERT INTO queue (run_id, workspace_id, lane, lane_most, ready_at, state, runner_id, fence, lease_until, \
-    claims, output_next, output_kept, flow_seq, flows_kept, flows_dropped, denied, up, down, step_seq, steps_kept) \
-    VALUES ($1, $2, $3, $4, $5, 'queued', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)";
+    claims, output_next, output_kept, output_rows, flow_seq, flows_kept, flows_dropped, denied, up, down, step_seq, steps_kept) \
+    VALUES ($1, $2, $3, $4, $5, 'queued', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)";
 
 enter!(sqlx::Sqlite);
 enter!(sqlx::Postgres);

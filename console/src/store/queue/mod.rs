@@ -112,6 +112,8 @@ row! {
         pub output_next: i64,
         /// Of them, kept.
         pub output_kept: i64,
+        /// In so many rows.
+        pub output_rows: i64,
         /// The last record that was told.
         pub flow_seq: i64,
         /// Rows of flows.
@@ -126,7 +128,7 @@ row! {
 /// Locks a holder's row: the update takes the row's lock on PostgreSQL.
 pub(super) const HOLD: &str = "UPDATE queue SET fence = fence \
     WHERE run_id = $1 AND runner_id = $2 AND fence = $3 AND state <> 'queued' \
-    RETURNING workspace_id, state, cancel_at, output_next, output_kept, flow_seq, flows_kept, step_seq, steps_kept";
+    RETURNING workspace_id, state, cancel_at, output_next, output_kept, output_rows, flow_seq, flows_kept, step_seq, steps_kept";
 
 const NEXT: &str = "SELECT q.run_id FROM queue q \
     WHERE q.state = 'queued' AND q.ready_at <= $1 AND ($2 = '' OR q.workspace_id = $2) \

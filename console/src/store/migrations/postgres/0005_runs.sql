@@ -64,6 +64,7 @@ CREATE TABLE queue (
     cancel_at BIGINT,
     output_next BIGINT NOT NULL,
     output_kept BIGINT NOT NULL,
+    output_rows BIGINT NOT NULL,
     flow_seq BIGINT NOT NULL,
     flows_kept BIGINT NOT NULL,
     flows_dropped BIGINT NOT NULL,

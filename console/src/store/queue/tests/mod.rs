@@ -14,7 +14,7 @@ use crate::jobs::spec::{JobSpec, OverlapRule, OverlapSpec, RetryOn, RetrySpec};
 use crate::store::flows::FlowFilter;
 use crate::store::output::{Piece, Printed, Told};
 use crate::store::steps::Step;
-use crate::store::testing::{each, workspace};
+use crate::store::testing::{each, record, workspace};
 
 const RULES: QueueRules = QueueRules {
     lease: 100,
@@ -207,7 +207,7 @@ async fn stale_in_every_way(store: &Store, workspace: &str, hold: &Hold) {
     );
     assert_eq!(
         store
-            .tell_flows(hold, &[denial(9, "late.example")], 200)
+            .tell_flows(hold, &[record(9, "late.example")], 200)
             .await
             .unwrap(),
         Told::Stale
@@ -226,19 +226,6 @@ async fn stale_in_every_way(store: &Store, workspace: &str, hold: &Hold) {
             .unwrap()
             .is_empty()
     );
-}
-
-/// A record of the gateway.
-pub fn denial(seq: u64, name: &str) -> Line {
-    serde_json::from_value(json!({
-        "seq": seq, "t": 1_000 + seq, "prev": "", "hash": "", "kind": "denial",
-        "subject": { "network": "n", "door": "dns", "direction": "egress", "protocol": "udp",
-            "source": "198.18.0.2:40000", "name": name, "port": 0 },
-        "reason": "name_not_allowed",
-        "by": { "layer": "job", "policy": "p", "at": { "file": "p.yaml", "line": 3, "column": 1 } },
-        "policy": "0".repeat(64), "generation": 1,
-    }))
-    .unwrap()
 }
 
 #[tokio::test]
@@ -520,7 +507,7 @@ async fn old_runs_are_forgotten_with_all_that_is_kept_of_them_and_live_ones_are_
         };
         store.tell_output(&held, 0, &[piece], 3).await.unwrap();
         store
-            .tell_flows(&held, &[denial(1, "a.example")], 3)
+            .tell_flows(&held, &[record(1, "a.example")], 3)
             .await
             .unwrap();
         let step = Step {

@@ -65,10 +65,10 @@ async fn records_are_kept_once_and_add_up_and_a_close_completes_its_flow() {
             "by": [{ "layer": "job", "policy": "p", "at": { "file": "p.yaml", "line": 7, "column": 1 } }] }));
         let close = line(json!({ "seq": 9, "t": 20_500, "prev": "", "hash": "", "kind": "close", "flow": 1, "subject": subject,
             "http": ["GET", "/\u{0}x"], "up": 10, "down": u64::MAX, "duration_ms": 500, "end": "client_closed" }));
-        let hostile = denial(12, "e\0vil\u{202e}<script>.example");
-        let first = store.tell_flows(&held, &[denial(2, "b.example"), open.clone()], 3).await.unwrap();
+        let hostile = record(12, "e\0vil\u{202e}<script>.example");
+        let first = store.tell_flows(&held, &[record(2, "b.example"), open.clone()], 3).await.unwrap();
         assert_eq!(first, Told::Taken { next: 4 });
-        let again = store.tell_flows(&held, &[denial(2, "b.example"), open, close, hostile], 3).await.unwrap();
+        let again = store.tell_flows(&held, &[record(2, "b.example"), open, close, hostile], 3).await.unwrap();
         assert_eq!(again, Told::Taken { next: 12 });
         let flows = store.flows(&run, FlowFilter::default(), 0, 10).await.unwrap();
         assert_eq!(flows.len(), 3, "{flows:?}");
