@@ -1,7 +1,5 @@
 //! Jobs and runs as a client meets them.
 
-use std::time::{Duration, Instant};
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
@@ -9,13 +7,12 @@ use serde_json::{Value, json};
 
 use crate::accounts::secret::{Opens, Secret};
 use crate::server::testing::{Answer, Console};
+use crate::store::Store;
 use crate::store::output::{Piece, Printed};
 use crate::store::queue::{Begun, Claimer, End, QueueRules};
-use crate::store::runs::RunFilter;
 use crate::store::sessions::NewSession;
 use crate::store::testing::{each, record};
 use crate::store::users::{Home, NewUser};
-use crate::store::{Store, on};
 
 /// Somebody with a workspace.
 struct Desk {
@@ -562,51 +559,6 @@ async fn questions_about_policies_are_answered_and_not_told_as_changes() {
             diff.text
         );
         assert_eq!(store.audit_after(None, 0, 10).await.unwrap(), []);
-    })
-    .await;
-}
-
-const MANY: &str = "INSERT INTO runs (id, workspace_id, job_id, job_name, state, cause, attempt, spec, queued_at, fence, \
-    output_bytes, output_kept, flows_kept, flows_dropped, denied, up, down) \
-    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) \
-    SELECT CAST(1000000 + i AS TEXT), $1, CASE WHEN i % 100 = 0 THEN 'rare' ELSE 'often' END, 'j', \
-    CASE WHEN i % 1000 = 0 THEN 'failed' ELSE 'succeeded' END, 'person', 1, '{}', i, 0, 0, 0, 0, 0, 0, 0, 0 FROM n";
-
-#[tokio::test]
-async fn a_hundred_thousand_runs_are_paged_at_once_from_any_place_and_with_any_filter() {
-    each(async |store| {
-        let workspace = crate::store::testing::workspace(&store).await;
-        on!(&store, pool => sqlx::query(MANY).bind(&workspace).execute(pool).await.map(|_| ()))
-            .unwrap();
-        on!(&store, pool => sqlx::query("ANALYZE").execute(pool).await.map(|_| ())).unwrap();
-        for (state, job, before) in [
-            ("", "", ""),
-            ("", "", "1060000"),
-            ("failed", "", ""),
-            ("failed", "", "1060000"),
-            ("", "rare", "1060000"),
-            ("failed", "rare", "1090000"),
-            ("", "often", "1000100"),
-        ] {
-            let filter = RunFilter { job, state };
-            let begun = Instant::now();
-            let page = store.runs(&workspace, filter, before, 50).await.unwrap();
-            let took = begun.elapsed();
-            println!(
-                "{} {state:?} {job:?} before {before:?}: {} runs in {took:?}",
-                store.engine(),
-                page.len()
-            );
-            assert_eq!(page.len(), 50);
-            assert!(
-                page.iter()
-                    .all(|run| state.is_empty() || run.state == state)
-            );
-            assert!(
-                took < Duration::from_millis(500),
-                "{state:?} {job:?} {before:?}: {took:?}"
-            );
-        }
     })
     .await;
 }

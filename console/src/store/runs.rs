@@ -206,3 +206,56 @@ impl Store {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::super::testing::{each, workspace};
+    use super::*;
+
+    const MANY: &str = "INSERT INTO runs (id, workspace_id, job_id, job_name, state, cause, attempt, spec, queued_at, fence, \
+        output_bytes, output_kept, flows_kept, flows_dropped, denied, up, down) \
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) \
+        SELECT CAST(1000000 + i AS TEXT), $1, CASE WHEN i % 100 = 0 THEN 'rare' ELSE 'often' END, 'j', \
+        CASE WHEN i % 1000 = 0 THEN 'failed' ELSE 'succeeded' END, 'person', 1, '{}', i, 0, 0, 0, 0, 0, 0, 0, 0 FROM n";
+
+    #[tokio::test]
+    async fn a_hundred_thousand_runs_are_paged_at_once_from_any_place_and_with_any_filter() {
+        each(async |store| {
+            let workspace = workspace(&store).await;
+            on!(&store, pool => sqlx::query(MANY).bind(&workspace).execute(pool).await.map(|_| ()))
+                .unwrap();
+            on!(&store, pool => sqlx::query("ANALYZE").execute(pool).await.map(|_| ())).unwrap();
+            for (state, job, before) in [
+                ("", "", ""),
+                ("", "", "1060000"),
+                ("failed", "", ""),
+                ("failed", "", "1060000"),
+                ("", "rare", "1060000"),
+                ("failed", "rare", "1090000"),
+                ("", "often", "1000100"),
+            ] {
+                let filter = RunFilter { job, state };
+                let begun = Instant::now();
+                let page = store.runs(&workspace, filter, before, 50).await.unwrap();
+                let took = begun.elapsed();
+                println!(
+                    "{} {state:?} {job:?} before {before:?}: {} runs in {took:?}",
+                    store.engine(),
+                    page.len()
+                );
+                assert_eq!(page.len(), 50);
+                assert!(
+                    page.iter()
+                        .all(|run| state.is_empty() || run.state == state)
+                );
+                assert!(
+                    took < Duration::from_millis(500),
+                    "{state:?} {job:?} {before:?}: {took:?}"
+                );
+            }
+        })
+        .await;
+    }
+}
