@@ -26,6 +26,7 @@ pub mod run;
 pub mod runs;
 pub mod sandbox;
 pub mod sealed;
+pub mod selftest;
 pub mod summary;
 
 use std::io;
@@ -113,6 +114,8 @@ pub struct Runner {
     pub packages: Packages,
     /// Told when something is nobody's any more.
     pub ownerless: Notify,
+    /// Held while containers are tried.
+    pub probing: tokio::sync::Mutex<()>,
     /// Spawner.
     pub tasks: Tasks,
     stopping: CancellationToken,
@@ -165,21 +168,25 @@ pub async fn run(config: RunnerConfig, shutdown: CancellationToken) -> Result<()
         pods,
         records: records.clone(),
         ownerless: Notify::new(),
+        probing: tokio::sync::Mutex::default(),
         tasks: tasks.clone(),
         stopping: shutdown.clone(),
         config,
     });
     reaper::first_round(&runner).await;
-    let now = fingerprint::Fingerprint::of(runner.pods.backend.facts());
-    fingerprint::prove(&runner.config.state_dir, now, &gateway).await;
-    let api = api::bind_private(&runner.config.socket)
-        .map_err(host("listening at", &runner.config.socket))?;
     let following = gateway.clone();
     tasks.spawn("records", async move { records.follow(&following).await });
     tasks.spawn("broker", broker::serve(broker, gateway, tasks.clone()));
+    let before = fingerprint::at_start(&runner).await;
+    let api = api::bind_private(&runner.config.socket)
+        .map_err(host("listening at", &runner.config.socket))?;
     tasks.spawn("api", api::serve(api, runner.clone()));
     let reaping = runner.clone();
     tasks.spawn("reaper", async move { reaper::reap(&reaping).await });
+    let watching = runner.clone();
+    tasks.spawn("engine watch", async move {
+        fingerprint::watch(&watching, before).await;
+    });
     let filling = runner.clone();
     // Stops by itself at the wish to stop, so that no pod is dropped half made.
     tasks.spawn("pool", async move {

@@ -99,10 +99,8 @@ fn what_a_killed_doctor_and_a_killed_selftest_left_is_shown_and_uninstalled() {
         let checks = checks.iter().filter(|c| c["name"] == "leftovers");
         checks.map(seen).collect::<String>()
     };
-    // a process that has ended, as a killed doctor has
-    let mut ended = std::process::Command::new("true").spawn().expect("true");
-    let name = format!("sallyport-doctor-{}", ended.id());
-    ended.wait().expect("its end");
+    // above every number that a process can have (PID_MAX_LIMIT, proc(5)): nobody is this doctor
+    let name = format!("sallyport-doctor-{}", (1 << 22) + std::process::id());
     let make = std::process::Command::new("ip")
         .args(["netns", "add", &name])
         .status();

@@ -20,9 +20,10 @@ const ENDINGS: [&str; 3] = ["/kill?", "/wait?", "DELETE /"];
 const DOCKER: &str = "/var/run/docker.sock";
 
 /// Docker's socket at another place, deaf to what it is told to be deaf to.
-struct Relay {
+pub struct Relay {
     folder: tempfile::TempDir,
     deaf: Arc<Mutex<Deaf>>,
+    live: Arc<Mutex<Vec<UnixStream>>>,
 }
 
 #[derive(Default)]
@@ -32,22 +33,32 @@ struct Deaf {
 }
 
 impl Relay {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let listener = UnixListener::bind(folder.path().join("engine.sock")).expect("a socket");
         let deaf = Arc::<Mutex<Deaf>>::default();
-        let shared = deaf.clone();
+        let live = Arc::<Mutex<Vec<UnixStream>>>::default();
+        let (shared, all) = (deaf.clone(), live.clone());
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let shared = shared.clone();
+                let end = client.try_clone().expect("clone");
+                all.lock().expect("unpoisoned").push(end);
                 thread::spawn(move || relay(client, &shared));
             }
         });
-        Self { folder, deaf }
+        Self { folder, deaf, live }
     }
 
-    fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         self.folder.path().join("engine.sock")
+    }
+
+    /// Ends every conversation, as an engine that restarts does.
+    pub fn hang_up(&self) {
+        for client in self.live.lock().expect("unpoisoned").drain(..) {
+            let _ = client.shutdown(std::net::Shutdown::Both);
+        }
     }
 
     /// From now on requests with one of these in their first line are taken and never answered.

@@ -1,7 +1,12 @@
 //! The selftest's probes in containers: each isolation class of the engine, as rows of the one table.
 
-use lab::topology::{METADATA, ip};
+use std::time::{Duration, Instant};
 
+use lab::topology::{METADATA, ip};
+use lab::wait::within;
+
+use crate::attacks::world::World;
+use crate::mute::Relay;
 use crate::{place, world};
 
 #[test]
@@ -47,6 +52,10 @@ fn a_probe_in_a_container_of_each_class_is_held_back_and_reaches_what_is_permitt
         }
     }
     assert!(report["took_ms"].as_u64().is_some_and(|ms| ms < 60_000));
+    let kept = lab.sallyport(&["record", "export"]).expect(0).out;
+    for class in ["hardened", "gvisor"] {
+        assert!(kept.contains(&format!(r#""variant":"{class}""#)), "{kept}");
+    }
     for address in METADATA.iter().chain([&"192.0.2.1"]) {
         lab.capture.none_to(frames, ip(address));
     }
@@ -98,9 +107,55 @@ fn an_engine_that_changed_has_the_gateway_prove_itself_before_the_next_run_and_o
         other[key] = "another".into();
         std::fs::write(&path, other.to_string()).expect("another one");
         let before = selftests();
-        assert_eq!(run(), before + 1, "{key}");
+        // the gateway itself, and each class of containers
+        assert_eq!(run(), before + 3, "{key}");
         let again = std::fs::read_to_string(&path).expect("what was noted");
         let again: serde_json::Value = serde_json::from_str(&again).expect("JSON");
         assert_eq!(again[key], noted[key]);
     }
+}
+
+#[test]
+fn an_engine_that_restarts_under_a_runner_has_gateway_and_containers_tried_again_while_runs_go_on()
+{
+    let relay = Relay::start();
+    let socket = relay.socket();
+    let world = World::with(&format!("  pool: 0\n  engine: {}\n", socket.display()));
+    let kept = || {
+        let kept = world.lab.sallyport(&["record", "export"]).expect(0).out;
+        kept.lines()
+            .filter(|line| line.contains(r#""kind":"selftest""#))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    world.run(&[], &["true"]).expect(0);
+    let before = kept().len();
+    let mut since = Instant::now();
+    let tried = within(Duration::from_mins(1), || {
+        let kept = kept();
+        // only a conversation that has lasted can tell of a restart
+        if kept.len() == before && since.elapsed() > Duration::from_secs(3) {
+            relay.hang_up();
+            since = Instant::now();
+        }
+        (kept.len() >= before + 3).then_some(kept)
+    });
+    let tried = tried.unwrap_or_else(|| panic!("{}", world.runner_log()));
+    assert_eq!(tried.len(), before + 3);
+    for (variant, why) in [
+        ("namespace", "asked"),
+        ("hardened", "engine"),
+        ("gvisor", "engine"),
+    ] {
+        let is = |line: &&String| {
+            line.contains(&format!(r#""variant":"{variant}""#))
+                && line.contains(&format!(r#""why":"{why}""#))
+                && line.contains(r#""failed":0"#)
+        };
+        assert!(
+            tried[before..].iter().any(|line| is(&line)),
+            "{variant}: {tried:?}"
+        );
+    }
+    world.run(&[], &["true"]).expect(0);
 }

@@ -11,7 +11,7 @@ use netpolicy::ids::NetworkId;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::access::{Group, Peer, may};
+use super::access::{Group, Peer, may, may_any};
 use super::api::Problem;
 use super::descriptor::Received;
 use super::disposal::Offered;
@@ -53,7 +53,8 @@ pub async fn route(
             "a descriptor came with a request that takes none",
         ));
     }
-    match (request.method().as_str(), segments.as_slice()) {
+    let method = request.method().clone();
+    match (method.as_str(), segments.as_slice()) {
         ("POST", ["v1", "networks"]) => {
             allow(Group::Attach)?;
             let namespace = one(received)?;
@@ -99,10 +100,7 @@ pub async fn route(
             allow(Group::Attach)?;
             json(&verbs.resolve(&read(request).await?, peer).await?)
         }
-        ("POST", ["v1", "selftest"]) => {
-            allow(Group::Operate)?;
-            json(&verbs.selftest().await?)
-        }
+        (method, ["v1", "selftest", of @ ..]) => tried(verbs, (method, of), peer, request).await,
         ("GET", segments) => {
             allow(Group::Observe)?;
             look(verbs, segments, request.uri(), peer).await
@@ -111,6 +109,48 @@ pub async fn route(
             404,
             "not_found",
             format!("there is no {} {path:?}", request.method()),
+        )),
+    }
+}
+
+/// The gateway's own selftest, and what a runner tried in containers.
+async fn tried(
+    verbs: &Verbs,
+    asked: (&str, &[&str]),
+    peer: Peer,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Problem> {
+    let operates = || {
+        if may(verbs.users(), peer, Group::Operate) {
+            Ok(())
+        } else {
+            Err(not_allowed(Group::Operate))
+        }
+    };
+    match asked {
+        ("POST", []) => {
+            operates()?;
+            json(&verbs.selftest().await?)
+        }
+        ("POST", ["containers"]) => {
+            // rows seal: whoever may put any namespace behind the gateway is trusted with that, and nobody else
+            if !may_any(verbs.users(), peer) {
+                let problem = Problem::new(403, "not_allowed", "this user may not report rows");
+                return Err(
+                    problem.hint("`gateway.control_users.attach_any` names the runner's user")
+                );
+            }
+            let place = verbs.changes.take(peer).await?;
+            json(&verbs.contained(read(request).await?, place).await?)
+        }
+        ("DELETE", ["containers"]) => {
+            operates()?;
+            json(&verbs.try_containers_again())
+        }
+        (method, _) => Err(Problem::new(
+            404,
+            "not_found",
+            format!("there is no {method} of this selftest"),
         )),
     }
 }

@@ -12,8 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::access::{Group, Peer, is_ours, may, may_any, may_in};
 use super::api::{
-    AttachRequest, Detached, ExplainRequest, FlowView, FourTuple, Health, NetworkView, Owner,
-    PolicyReplaced, PolicySource, PostureView, Problem, SelftestReport, Via,
+    AttachRequest, ContainerReport, Detached, ExplainRequest, FlowView, FourTuple, Health,
+    NetworkView, Owner, PolicyReplaced, PolicySource, PostureView, Problem, SelftestReport, Via,
 };
 use super::check::{check_attach, check_source};
 use super::disposal::Offered;
@@ -28,7 +28,7 @@ use crate::network::flows::Flow;
 use crate::network::registry::{ChangeError, Described, Registry};
 use crate::posture::Posture;
 use crate::record::Journal;
-use crate::selftest::Selftest;
+use crate::selftest::{Selftest, contained};
 use crate::source::Following;
 use crate::tasks::Tasks;
 
@@ -398,6 +398,34 @@ impl Verbs {
             .run(&self.posture, "asked")
             .await
             .map_err(|e| Problem::new(500, "kernel", format!("the selftest could not run: {e}")))
+    }
+
+    /// Takes what a runner saw in containers: it is recorded, and seals when a row failed.
+    pub async fn contained(
+        &self,
+        report: ContainerReport,
+        place: OwnedSemaphorePermit,
+    ) -> Result<PostureView, Problem> {
+        if let Some(mistake) = contained::mistake(&report) {
+            return Err(Problem::new(400, "bad_request", mistake));
+        }
+        let (selftest, posture) = (self.selftest.clone(), self.posture.clone());
+        let work = move || {
+            let taken = contained::take(&selftest, &posture, &report);
+            drop(place);
+            taken
+        };
+        blocking(work).await?.map_err(|error| {
+            let text = format!("the rows could not be recorded: {error}");
+            Problem::new(503, "journal", text).hint("free space for the journal")
+        })?;
+        Ok(self.posture())
+    }
+
+    /// Lets go of what rows of containers sealed for, so that a runner can try again.
+    pub fn try_containers_again(&self) -> PostureView {
+        contained::try_again(&self.posture);
+        self.posture()
     }
 
     /// What would become of a destination.

@@ -210,6 +210,11 @@ fn tune(socket: &SockRef<'_>) -> io::Result<()> {
     socket.set_tcp_nodelay(true)
 }
 
+/// Lets as many connections wait at a listener as the kernel allows.
+pub fn listen_deep(listener: &TcpListener) -> io::Result<()> {
+    SockRef::from(listener).listen(BACKLOG)
+}
+
 /// Has a dead peer be noticed.
 pub fn keep_alive(socket: &SockRef<'_>) -> io::Result<()> {
     let keepalive = TcpKeepalive::new()

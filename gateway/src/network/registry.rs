@@ -244,6 +244,11 @@ impl Registry {
         self.parts.ctx.networks.try_out(ids);
     }
 
+    /// Who of a watched listener's peers is the gateway.
+    pub fn own_dials(&self) -> Arc<crate::uplink::own::OwnDials> {
+        self.parts.ctx.dialer.own.clone()
+    }
+
     /// Whether an operator opened private networks and the machine itself to `internet` policies.
     pub fn opens_private(&self) -> bool {
         self.parts.composer.filter() == crate::config::EgressFilter::Off

@@ -9,8 +9,10 @@ use super::frames::{self, Marks, NOBODY4, NOBODY6};
 use super::programs::{self, Refusal};
 use super::report::Family;
 use super::sandbox::Sandbox;
+use super::suite::CROWDED;
 use super::table::Table;
-use super::watch::{Target, Watch};
+use super::target::{Came, Target};
+use super::watch::Watch;
 use super::{AT_ONCE, Seen};
 use crate::control::PolicySource;
 use crate::kernel::KernelError;
@@ -238,24 +240,30 @@ pub fn permitted(
             table.skip(check, family, promise, "a floor forbids it");
             continue;
         }
-        let sent = match at {
-            0 => programs::connects(&probe.namespace, to, &mark),
-            1 => programs::asks_proxy(&probe.namespace, service, to, "200", &mark),
-            _ => programs::sends(&probe.namespace, to, &mark),
-        };
-        let arrived = sent.and_then(|seen| {
-            let came = if at == 2 {
-                target.took_datagram(&mark)
-            } else {
-                target.took_connection(&mark)
+        let (sent, came) = std::thread::scope(|scope| {
+            // taken while it is sent: strangers who come without end must not fill the queue first
+            let took = || match at {
+                2 => target.took_datagram(&mark),
+                _ => target.took_connection(&mark),
             };
-            match came {
-                false => Err(format!("{seen}, but nothing arrived")),
-                true if watch.blind.is_none() && watch.wait_for(first + at).is_none() => Err(
-                    format!("{seen} and arrived, but the witness did not see it"),
-                ),
-                true => Ok(format!("{seen}, and it arrived")),
-            }
+            let taking = scope.spawn(took);
+            let sent = match at {
+                0 => programs::connects(&probe.namespace, to, &mark),
+                1 => programs::asks_proxy(&probe.namespace, service, to, "200", &mark),
+                _ => programs::sends(&probe.namespace, to, &mark),
+            };
+            (sent, taking.join().unwrap_or(Came::No))
+        });
+        if came == Came::Crowded {
+            table.skip(check, family, promise, CROWDED);
+            continue;
+        }
+        let arrived = sent.and_then(|seen| match came {
+            Came::No | Came::Crowded => Err(format!("{seen}, but nothing arrived")),
+            Came::Yes(_) if watch.blind.is_none() && watch.wait_for(first + at).is_none() => Err(
+                format!("{seen} and arrived, but the witness did not see it"),
+            ),
+            Came::Yes(_) => Ok(format!("{seen}, and it arrived")),
         });
         table.row(check, family, promise, arrived);
     }

@@ -9,14 +9,15 @@
 //! tries that.
 
 mod acts;
+pub mod contained;
 pub mod frames;
-mod peers;
 mod programs;
 pub mod report;
 pub mod sandbox;
 mod socket;
 mod suite;
 mod table;
+mod target;
 #[cfg(test)]
 pub mod tests;
 mod watch;
@@ -28,7 +29,7 @@ use crate::context::now_ms;
 use crate::control::api::Via;
 use crate::network::registry::{ChangeError, Registry};
 use crate::posture::{Cause, Posture};
-use crate::record::{Entry, Journal};
+use crate::record::{Entry, Journal, Unwritable};
 use report::{SelftestDone, SelftestReport};
 
 /// What was seen: as promised, or not.
@@ -151,6 +152,14 @@ impl Selftest {
             tracing::error!(%error, "a selftest was not recorded");
         }
         again
+    }
+
+    /// Writes the outcome of probes in containers down.
+    fn keep_contained(&self, done: SelftestDone) -> Result<(), Unwritable> {
+        if done.failed > 0 {
+            tracing::error!(counts = %done.counts(), class = %done.variant, "a selftest in a container failed");
+        }
+        self.journal.append(Entry::Selftest(Box::new(done)))
     }
 }
 

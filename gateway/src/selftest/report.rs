@@ -115,6 +115,38 @@ impl std::fmt::Display for Outcome {
     }
 }
 
+/// Why a runner tried its containers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// Somebody wanted to know.
+    Asked,
+    /// Engine or kernel are not what they were.
+    Engine,
+}
+
+impl Why {
+    /// As the record has it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Engine => "engine",
+        }
+    }
+}
+
+/// What a runner saw of probes in containers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContainerReport {
+    /// Why it tried.
+    pub why: Why,
+    /// Milliseconds that it took.
+    pub took_ms: u64,
+    /// Rows of any classes.
+    pub checks: Vec<Check>,
+}
+
 /// A selftest as the record keeps it: how many rows came out how, and each that did not pass.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SelftestDone {

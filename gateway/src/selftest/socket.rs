@@ -13,7 +13,7 @@ use super::report::Family;
 use super::sandbox::Sandbox;
 use super::suite::target;
 use super::table::Table;
-use super::watch::Target;
+use super::target::{Came, Target};
 use super::{AT_ONCE, Seen, Selftest};
 use crate::control::PolicySource;
 use crate::kernel::Ns;
@@ -97,10 +97,14 @@ fn denied(
     match target {
         None => table.skip("host_proxy", family, promise, super::suite::NO_ADDRESS),
         Some(target) => {
-            let seen = refuses(target.tcp()).and_then(|seen| match target.arrived(marks) {
-                None => Ok(format!("{seen}, nothing arrived")),
-                Some(what) => Err(what),
-            });
+            let refused = refuses(target.tcp());
+            let seen = match target.arrived(marks) {
+                Came::Yes(what) => Err(what),
+                Came::Crowded if refused.is_ok() => {
+                    return table.skip("host_proxy", family, promise, super::suite::CROWDED);
+                }
+                Came::No | Came::Crowded => refused.map(|seen| format!("{seen}, nothing arrived")),
+            };
             table.row("host_proxy", family, promise, seen);
         }
     }
@@ -124,14 +128,19 @@ fn twin(
         table.skip("permitted_proxy", family, PROMISE, "a floor forbids it");
         return Ok(());
     }
-    let sent = programs::asks_proxy(&probe.namespace, PROXY, target.tcp(), "200", MARK);
-    let seen = sent.and_then(|seen| {
-        if target.took_connection(MARK) {
-            Ok(format!("{seen}, and it arrived"))
-        } else {
-            Err(format!("{seen}, but nothing arrived"))
-        }
+    let (sent, came) = std::thread::scope(|scope| {
+        let taking = scope.spawn(|| target.took_connection(MARK));
+        let sent = programs::asks_proxy(&probe.namespace, PROXY, target.tcp(), "200", MARK);
+        (sent, taking.join().unwrap_or(Came::No))
     });
+    let seen = match came {
+        Came::Crowded => {
+            table.skip("permitted_proxy", family, PROMISE, super::suite::CROWDED);
+            return Ok(());
+        }
+        Came::Yes(_) => sent.map(|seen| format!("{seen}, and it arrived")),
+        Came::No => sent.and_then(|seen| Err(format!("{seen}, but nothing arrived"))),
+    };
     table.row("permitted_proxy", family, PROMISE, seen);
     Ok(())
 }

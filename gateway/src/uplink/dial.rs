@@ -18,6 +18,7 @@ use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
+use super::own::OwnDials;
 use crate::kernel::sockets::keep_alive;
 
 /// RFC 8305 5: "Connection Attempt Delay".
@@ -33,6 +34,8 @@ pub type IsLocal = Arc<dyn Fn(IpAddr) -> io::Result<bool> + Send + Sync>;
 /// Opens upstream sockets in the uplink namespace.
 pub struct Dialer {
     is_local: IsLocal,
+    /// Who of a watched listener's peers this is.
+    pub own: Arc<OwnDials>,
 }
 
 impl std::fmt::Debug for Dialer {
@@ -135,6 +138,7 @@ impl Dialer {
     pub fn new(is_local: impl Fn(IpAddr) -> io::Result<bool> + Send + Sync + 'static) -> Self {
         Self {
             is_local: Arc::new(is_local),
+            own: Arc::default(),
         }
     }
 
@@ -217,7 +221,7 @@ impl Dialer {
         if !may_be_host {
             self.check_elsewhere(target.ip())?;
         }
-        let stream = connect(target).await.map_err(DialError::kernel)?;
+        let stream = self.connect(target).await.map_err(DialError::kernel)?;
         let local = stream.local_addr().map_err(DialError::kernel)?;
         // equal ends are a socket that met itself (simultaneous open); an equal address is the machine
         if local == target || (!may_be_host && local.ip() == target.ip()) {
@@ -229,6 +233,17 @@ impl Dialer {
             local,
         })
     }
+
+    async fn connect(&self, target: SocketAddr) -> io::Result<TcpStream> {
+        let socket = if target.is_ipv4() {
+            TcpSocket::new_v4()
+        } else {
+            TcpSocket::new_v6()
+        }?;
+        socket.set_nodelay(true)?;
+        self.own.note(&socket, target)?;
+        socket.connect(target).await
+    }
 }
 
 /// An attempt that connected.
@@ -236,16 +251,6 @@ struct Connected {
     stream: TcpStream,
     target: SocketAddr,
     local: SocketAddr,
-}
-
-async fn connect(target: SocketAddr) -> io::Result<TcpStream> {
-    let socket = if target.is_ipv4() {
-        TcpSocket::new_v4()
-    } else {
-        TcpSocket::new_v6()
-    }?;
-    socket.set_nodelay(true)?;
-    socket.connect(target).await
 }
 
 /// Has the death of a far end be noticed. Only flows that last need it, so it is no cost of the others; without it the

@@ -5,6 +5,7 @@ pub mod dial;
 pub mod echo;
 pub mod follow;
 pub mod here;
+pub mod own;
 
 pub use dial::Dialer;
 pub use here::Here;

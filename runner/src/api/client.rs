@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use gateway::control::api::Check;
 use gateway::control::exchange::{Ask, CallError, Exchange, Lines, Refusal, decode, within};
 use hyper::body::{Body, Frame};
 use hyper::client::conn::http1::handshake;
@@ -22,9 +23,12 @@ use super::Health;
 use crate::job::JobRequest;
 use crate::run::{Event, Failure, RunId};
 use crate::runs::RunView;
+use crate::selftest::SelftestRequest;
 
 /// Every answer but a run's stream comes from memory, or from one question to the gateway.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Two classes, each tried twice at most, each with its own limit.
+const SELFTEST_PATIENCE: Duration = Duration::from_mins(4);
 /// A chunk of output is at most 64 KiB from any engine; as base64 in a line that is less than this.
 const LONGEST_LINE: usize = 16 << 20;
 
@@ -71,6 +75,16 @@ impl Client {
         self.answer::<RunId>(Ask::new(Method::DELETE, &path))
             .await
             .map(drop)
+    }
+
+    /// Has the runner try a sandbox in a container of each isolation class.
+    pub async fn selftest(&self, request: &SelftestRequest) -> Result<Vec<Check>, RunnerError> {
+        let ask = Ask::json(Method::POST, "/v1/selftest", request)?;
+        within(SELFTEST_PATIENCE, async {
+            let body = self.agreed(ask).await?.rest().await?;
+            Ok(decode(&body)?)
+        })
+        .await
     }
 
     /// Submits a run; it lives as long as the stream.

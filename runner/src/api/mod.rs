@@ -6,6 +6,7 @@
 //! | POST | `/v1/runs/{id}/input` | bytes as they come | the id, when the run has taken or does not want them |
 //! | DELETE | `/v1/runs/{id}` | | 202; the run's own stream says how it ended |
 //! | GET | `/v1/runs` | | list of [`RunView`] |
+//! | POST | `/v1/selftest` | [`SelftestRequest`] | rows of probes in containers |
 //! | GET | `/v1/health` | | [`Health`] |
 //!
 //! A run lives as long as its stream: whoever hangs up cancels it, so nothing is left running that nobody watches. A
@@ -23,11 +24,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use gateway::control::api::Why;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Frame, Incoming};
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
@@ -37,6 +40,7 @@ use crate::drive;
 use crate::job::{Job, JobRequest};
 use crate::run::{EndReason, Event, Failure, RunId};
 use crate::sandbox::Facts;
+use crate::selftest::SelftestRequest;
 
 /// A command of 2 MiB, with a policy, as JSON.
 const LARGEST_REQUEST: usize = 8 << 20;
@@ -137,6 +141,7 @@ async fn route(request: Request<Incoming>, runner: &Arc<Runner>) -> Answer {
             Some(run) => input(request.into_body(), runner, &run).await,
             None => no_such_run(),
         },
+        (Method::POST, "/v1/selftest") => selftest(request, runner).await,
         (Method::GET, "/v1/runs") => json(StatusCode::OK, &runner.runs.list()),
         (Method::GET, "/v1/health") => json(StatusCode::OK, &health(runner).await),
         (Method::DELETE, path) => match run_of(path, "") {
@@ -208,17 +213,29 @@ async fn health(runner: &Runner) -> Health {
     }
 }
 
-async fn submit(request: Request<Incoming>, runner: &Arc<Runner>) -> Answer {
-    let body = match Limited::new(request.into_body(), LARGEST_REQUEST)
-        .collect()
+/// What a request carries.
+async fn read<T: DeserializeOwned>(request: Request<Incoming>, what: &str) -> Result<T, String> {
+    let body = Limited::new(request.into_body(), LARGEST_REQUEST).collect();
+    let body = body
         .await
-    {
-        Ok(body) => body.to_bytes(),
-        Err(error) => return bad_request(&format!("reading the request: {error}")),
-    };
-    let asked: JobRequest = match serde_json::from_slice(&body) {
+        .map_err(|error| format!("reading the request: {error}"))?;
+    serde_json::from_slice(&body.to_bytes()).map_err(|error| format!("reading {what}: {error}"))
+}
+
+async fn selftest(request: Request<Incoming>, runner: &Arc<Runner>) -> Answer {
+    match read::<SelftestRequest>(request, "what to try").await {
+        Ok(asked) => {
+            let rows = crate::selftest::perform(runner, Why::Asked, &asked.console).await;
+            json(StatusCode::OK, &rows)
+        }
+        Err(error) => bad_request(&error),
+    }
+}
+
+async fn submit(request: Request<Incoming>, runner: &Arc<Runner>) -> Answer {
+    let asked: JobRequest = match read(request, "the job").await {
         Ok(asked) => asked,
-        Err(error) => return bad_request(&format!("reading the job: {error}")),
+        Err(error) => return bad_request(&error),
     };
     let job = match Job::check(asked, &runner.config.limits) {
         Ok(job) => job,

@@ -263,6 +263,7 @@ fn runner(backend: Arc<Fake>, folder: &Path) -> Arc<Runner> {
         pods,
         records,
         ownerless: Notify::new(),
+        probing: tokio::sync::Mutex::default(),
         tasks: Tasks::default(),
         stopping: CancellationToken::new(),
         config,

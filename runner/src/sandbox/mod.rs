@@ -323,8 +323,18 @@ pub type Asked<'a, T> = BoxFuture<'a, Result<T, SandboxError>>;
 
 /// Makes and ends sandboxes.
 pub trait Backend: Send + Sync + 'static {
-    /// What it is and can do.
+    /// What it was and could do when it was opened.
     fn facts(&self) -> &Facts;
+
+    /// What it is and can do now.
+    fn look_again(&self) -> Asked<'_, Facts> {
+        Box::pin(async { Ok(self.facts().clone()) })
+    }
+
+    /// Waits until what serves this backend has gone, to come back as itself or as something else.
+    fn until_gone(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
 
     /// Looks an image up and refuses one that cannot be run safely.
     fn image<'a>(&'a self, name: &'a ImageName) -> Asked<'a, ImageFacts>;

@@ -1,9 +1,7 @@
 //! `sallyport selftest`: the gateway's own proof from probe sandboxes on this machine.
 
-mod attempts;
-mod container;
-
-use gateway::control::api::{Check, Outcome as Came, PostureView, SelftestReport};
+use gateway::control::api::{Check, Family, Outcome as Came, PostureView, SelftestReport, Variant};
+use runner::selftest::SelftestRequest;
 
 use super::run::services::Services;
 use super::{Shared, wait};
@@ -22,8 +20,9 @@ A check that fails seals the gateway until one passes.
 
 Where a runner answers, a sandbox in a container of each isolation class of its engine is a probe too (`variant` \
 hardened or gvisor): no link but the gateway's, no capabilities, no engine's socket, what is denied is refused and does not \
-leave, and a permitted listener of this machine answers. These rows are shown only; the gateway, which never touches an \
-engine, neither records them nor seals for them. Exit code 1 when one failed.
+leave, and a permitted listener of this machine answers. The runner reports these rows, the gateway records them, and one \
+that failed (twice) seals the gateway until the engine is mended and `--container` tries it again. A runner does the same by \
+itself when its engine was restarted, or engine or kernel are not what they were.
 
 Where the kernel can hold no rules, sandboxes have a socket to the proxy and no link: then the proxy is tried, and the last \
 line says that networks are not enforced. What `gateway.egress_filter: off` opens is `skipped`. The uplink of a gateway of \
@@ -46,6 +45,9 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
     let config = shared.load()?;
     let client = shared.gateway()?;
     let (report, posture) = wait(async {
+        if arguments.container {
+            client.try_containers_again().await?;
+        }
         let mut report = client.selftest().await?;
         let began = std::time::Instant::now();
         // where nothing is enforced a container would show the same as the socket's rows
@@ -53,7 +55,7 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
             posture if posture.state == "enforcing" => {
                 contained(&config, arguments, shared).await?
             }
-            posture => container::none(&format!("the gateway does not enforce: {}", posture.label)),
+            posture => untried(&format!("the gateway does not enforce: {}", posture.label)),
         };
         report.checks.extend(contained);
         let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -87,12 +89,38 @@ async fn contained(
     shared: &Shared,
 ) -> Result<Vec<Check>, crate::exit::Failure> {
     if !arguments.container {
-        return Ok(container::rows(config).await);
+        return tried(config).await;
     }
     let services = Services::ready(config, shared.config.as_deref(), true).await?;
-    let rows = container::rows(config).await;
+    let rows = tried(config).await;
     services.release().await;
-    Ok(rows)
+    rows
+}
+
+/// Rows of the runner that answers; without one, rows that say so.
+async fn tried(config: &Config) -> Result<Vec<Check>, crate::exit::Failure> {
+    let client = runner::Client::new(&config.runner.socket);
+    if let Err(error) = client.health().await {
+        let why = crate::exit::Failure::from_error(&error).message;
+        return Ok(untried(&format!(
+            "no runner answers, `--container` starts one: {why}"
+        )));
+    }
+    let console = config.console.ports();
+    Ok(client.selftest(&SelftestRequest { console }).await?)
+}
+
+/// Rows that say why no container was tried.
+fn untried(why: &str) -> Vec<Check> {
+    let row = |variant| Check {
+        check: "container".to_owned(),
+        family: Family::Both,
+        variant,
+        outcome: Came::Skipped,
+        promise: "a sandbox in a container is held back".to_owned(),
+        detail: why.to_owned(),
+    };
+    [Variant::Hardened, Variant::Gvisor].map(row).into()
 }
 
 /// What all that means here: the rows alone do not say what is open by the operator's choice, or not enforced at all.

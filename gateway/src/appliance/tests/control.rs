@@ -49,11 +49,17 @@ fn a_user_that_is_not_listed_gets_nothing_and_a_listed_one_exactly_its_group() {
         );
         let delete =
             format!("DELETE /v1/networks/{id} HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n");
+        let rows = r#"{"why":"asked","took_ms":1,"checks":[{"check":"x","family":"ipv4","variant":"hardened","outcome":"skipped","promise":"p","detail":"d"}]}"#;
+        let length = rows.len();
+        let report = format!(
+            "POST /v1/selftest/containers HTTP/1.1\r\nHost: g\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{rows}"
+        );
         println!(
-            "statuses {} {} {}",
+            "statuses {} {} {} {}",
             ask(&get("/v1/networks")),
             ask(&replace),
-            ask(&delete)
+            ask(&delete),
+            ask(&report)
         );
         return;
     }
@@ -62,6 +68,7 @@ fn a_user_that_is_not_listed_gets_nothing_and_a_listed_one_exactly_its_group() {
     config.control_users = ControlUsers {
         observe: [61001, 61002].into(),
         attach: [61002, 61003].into(),
+        attach_any: [61004].into(),
         ..ControlUsers::default()
     };
     lab.start(config.clone());
@@ -87,13 +94,14 @@ fn a_user_that_is_not_listed_gets_nothing_and_a_listed_one_exactly_its_group() {
             |(_, rest)| rest.lines().next().unwrap().to_owned(),
         )
     };
-    assert_eq!(statuses(61000), "403 403 403");
-    assert_eq!(statuses(61001), "200 403 403");
+    assert_eq!(statuses(61000), "403 403 403 403");
+    assert_eq!(statuses(61001), "200 403 403 403");
     // in the right group, but another user's network: it is not its own, and for who may not look there is none
-    assert_eq!(statuses(61002), "200 403 403");
-    assert_eq!(statuses(61003), "403 404 404");
+    assert_eq!(statuses(61002), "200 403 403 403");
+    assert_eq!(statuses(61003), "403 404 404 403");
+    assert_eq!(statuses(61004), "403 403 403 200");
     sandbox.echoes(FAR).unwrap();
-    assert_eq!(statuses(0), "200 200 200");
+    assert_eq!(statuses(0), "200 200 200 200");
 }
 
 #[test]

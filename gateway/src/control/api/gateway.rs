@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::selftest::report::{Check, Family, Outcome, SelftestDone, SelftestReport, Variant};
+pub use crate::selftest::report::{
+    Check, ContainerReport, Family, Outcome, SelftestDone, SelftestReport, Variant, Why,
+};
 
 /// Liveness.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -15,6 +15,8 @@
 //! | POST | `/v1/own` | [`FourTuple`] | [`Owner`] |
 //! | GET | `/v1/health`, `/v1/posture`, `/v1/rules`, `/v1/counters` | | [`Health`], [`PostureView`], text, JSON |
 //! | POST | `/v1/selftest` | | [`SelftestReport`] |
+//! | POST | `/v1/selftest/containers` (the runner's user) | [`ContainerReport`] | [`PostureView`] |
+//! | DELETE | `/v1/selftest/containers` | | [`PostureView`] |
 //! | GET | `/v1/sources` | | [`SourceView`](crate::source::SourceView) (a list) |
 //! | POST | `/v1/sources/{name}/sync` | [`SyncRequest`](crate::source::view::SyncRequest) | the source |
 //! | POST | `/v1/sources/{name}/proposals` | [`ProposalRequest`](crate::source::view::ProposalRequest) | the branch |
@@ -26,7 +28,8 @@ mod problem;
 mod traffic;
 
 pub use gateway::{
-    Check, Family, Health, Outcome, PostureView, SelftestDone, SelftestReport, Variant,
+    Check, ContainerReport, Family, Health, Outcome, PostureView, SelftestDone, SelftestReport,
+    Variant, Why,
 };
 pub use network::{
     AttachRequest, Detached, NetworkView, PolicyReplaced, PolicySource, Via, default_workspace,

@@ -13,9 +13,9 @@ use netpolicy::ids::NetworkId;
 use serde::de::DeserializeOwned;
 
 use super::api::{
-    AttachRequest, CaptureRequest, Detached, ExplainRequest, FlowEvent, FlowView, FourTuple,
-    Health, IngressRequest, NetworkView, Owner, PolicyReplaced, PolicySource, PostureView, Problem,
-    SelftestReport, Signed,
+    AttachRequest, CaptureRequest, ContainerReport, Detached, ExplainRequest, FlowEvent, FlowView,
+    FourTuple, Health, IngressRequest, NetworkView, Owner, PolicyReplaced, PolicySource,
+    PostureView, Problem, SelftestReport, Signed,
 };
 use super::exchange::{self, Ask, Exchange, decode, within};
 use crate::source::view::{
@@ -140,6 +140,21 @@ impl Client {
     pub async fn selftest(&self) -> Result<SelftestReport, ClientError> {
         let ask = Ask::new(Method::POST, "/v1/selftest");
         self.answer(ask, SELFTEST_PATIENCE).await
+    }
+
+    /// Reports what probes in containers saw; for the runner's user.
+    pub async fn report_containers(
+        &self,
+        report: &ContainerReport,
+    ) -> Result<PostureView, ClientError> {
+        let ask = Ask::json(Method::POST, "/v1/selftest/containers", report)?;
+        self.answer(ask, PATIENCE).await
+    }
+
+    /// Has the gateway let go of what rows of containers sealed for, so that they can be tried again.
+    pub async fn try_containers_again(&self) -> Result<PostureView, ClientError> {
+        let ask = Ask::new(Method::DELETE, "/v1/selftest/containers");
+        self.answer(ask, PATIENCE).await
     }
 
     /// The kernel rules as text.

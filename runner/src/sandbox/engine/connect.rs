@@ -100,6 +100,27 @@ async fn try_socket(path: &Path) -> Result<Option<Connected>, SandboxError> {
     let Ok(Ok(api)) = tokio::time::timeout(GREETING, api.negotiate_version()).await else {
         return Ok(None);
     };
+    let learnt = learn(&api).await?;
+    Ok(Some(Connected {
+        api,
+        flavour: learnt.flavour,
+        facts: learnt.facts,
+        hardened: learnt.hardened,
+        gvisor: learnt.gvisor,
+    }))
+}
+
+/// What an engine says of itself.
+pub struct Learnt {
+    flavour: Flavour,
+    /// For people.
+    pub facts: Facts,
+    hardened: Option<Runtime>,
+    gvisor: Option<Runtime>,
+}
+
+/// Asks an engine what it is and can do.
+pub async fn learn(api: &Docker) -> Result<Learnt, SandboxError> {
     let version = within("asking the engine's version", api.version()).await?;
     let info = within("asking what the engine can do", api.info()).await?;
     let here = (info.operating_system.as_deref(), info.name.as_deref());
@@ -146,13 +167,12 @@ async fn try_socket(path: &Path) -> Result<Option<Connected>, SandboxError> {
             .collect(),
         warnings: warnings(runc, &info),
     };
-    Ok(Some(Connected {
-        api,
+    Ok(Learnt {
         flavour,
         facts,
         hardened,
         gvisor,
-    }))
+    })
 }
 
 /// Whether the engine runs without root, as it says itself.

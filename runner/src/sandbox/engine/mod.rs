@@ -205,6 +205,25 @@ impl Backend for Engine {
         &self.connected.facts
     }
 
+    fn look_again(&self) -> Asked<'_, Facts> {
+        Box::pin(async { Ok(connect::learn(&self.connected.api).await?.facts) })
+    }
+
+    fn until_gone(&self) -> futures_util::future::BoxFuture<'_, ()> {
+        // an event that no engine has: what is waited for is the end of the conversation
+        let none = HashMap::from([("type".to_owned(), vec!["sallyport".to_owned()])]);
+        let options = bollard::query_parameters::EventsOptions {
+            filters: Some(none),
+            ..Default::default()
+        };
+        let events = self.connected.api.events(Some(options));
+        Box::pin(
+            events
+                .take_while(|event| std::future::ready(event.is_ok()))
+                .for_each(|_| async {}),
+        )
+    }
+
     fn image<'a>(&'a self, name: &'a ImageName) -> Asked<'a, ImageFacts> {
         Box::pin(self.look_up_image(name))
     }

@@ -1,85 +1,35 @@
-//! Probe sandboxes in containers: one run for each isolation class that the runner's engine has.
+//! One probe sandbox in a container: a run like any other, under a policy that permits one listener of this machine.
 //!
-//! A run like any other, by the runner and under a policy that permits one listener of this machine. Refuses to own the
-//! engine: the runner alone holds it. Failure stance: what could not be tried is a skipped row that says why.
+//! Owns what stands ready outside, and the run. Failure stance: what could not be tried is an error that says why, and
+//! what the probe does not say has failed ([`attempts`]).
 
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gateway::control::PolicySource;
-use gateway::control::api::{Check, Family, Outcome, Variant};
+use gateway::control::api::{Check, Family, Variant};
 use gateway::kernel::witness::{LONGEST, Witness};
-use runner::{Event, IsolationChoice, JobRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
 
 use super::attempts::{self, Attempt, Ends, Outside};
-use crate::config::Config;
-use crate::exit::Failure;
+use super::skipped;
+use crate::Runner;
+use crate::drive;
+use crate::job::{IsolationChoice, Job, JobRequest};
+use crate::run::Event;
 
 const PROBE: &str = include_str!("probe.py");
 /// The whole selftest is to take less than a minute.
 const LIMIT: Duration = Duration::from_secs(25);
 const LIMIT_SECONDS: u64 = 25;
+/// Its container is made before that and removed after it.
+const MARGIN: Duration = Duration::from_secs(20);
+const EVENTS_WAITING: usize = 8;
 /// More than all lines of a probe.
 const MOST_BYTES: usize = 64 << 10;
-
-/// The rows of every class; of none, one that says why.
-pub async fn rows(config: &Config) -> Vec<Check> {
-    let client = runner::Client::new(&config.runner.socket);
-    let health = match client.health().await {
-        Ok(health) => health,
-        Err(error) => {
-            let why = Failure::from_error(&error).message;
-            return none(&format!(
-                "no runner answers, `--container` starts one: {why}"
-            ));
-        }
-    };
-    let mut rows = Vec::new();
-    for (class, choice, variant) in [
-        (
-            runner::sandbox::Isolation::Hardened,
-            IsolationChoice::Hardened,
-            Variant::Hardened,
-        ),
-        (
-            runner::sandbox::Isolation::Gvisor,
-            IsolationChoice::Gvisor,
-            Variant::Gvisor,
-        ),
-    ] {
-        if !health.engine.isolation.contains(&class) {
-            let why = format!("{} has no such isolation", health.engine.name);
-            rows.push(skipped(variant, &why));
-            continue;
-        }
-        match one(&client, config, choice, variant).await {
-            Ok(more) => rows.extend(more),
-            Err(failure) => {
-                let why = format!("the probe could not be run: {}", failure.message);
-                rows.push(skipped(variant, &why));
-            }
-        }
-    }
-    rows
-}
-
-/// Rows that say why there is no probe in a container.
-pub fn none(why: &str) -> Vec<Check> {
-    let variants = [Variant::Hardened, Variant::Gvisor];
-    variants.map(|variant| skipped(variant, why)).into()
-}
-
-fn skipped(variant: Variant, why: &str) -> Check {
-    Check {
-        check: "container".to_owned(),
-        family: Family::Both,
-        variant,
-        outcome: Outcome::Skipped,
-        promise: "a sandbox in a container is held back".to_owned(),
-        detail: why.to_owned(),
-    }
-}
 
 /// Listeners of one family.
 struct Outer {
@@ -89,14 +39,12 @@ struct Outer {
 }
 
 impl Outer {
-    fn open(family: Family) -> std::io::Result<Self> {
-        let mut random = [0; 16];
-        getrandom::fill(&mut random).map_err(|e| std::io::Error::other(e.to_string()))?;
+    fn open(family: Family) -> io::Result<Self> {
         let mut outer = Self {
             ends: Ends {
                 family,
                 host: None,
-                mark: format!("{:032x}", u128::from_ne_bytes(random)),
+                mark: uuid::Uuid::new_v4().simple().to_string(),
             },
             permitted: None,
             denied: None,
@@ -174,27 +122,30 @@ fn policy(outers: &[Outer]) -> PolicySource {
     }
 }
 
-async fn one(
-    client: &runner::Client,
-    config: &Config,
-    choice: IsolationChoice,
-    variant: Variant,
-) -> Result<Vec<Check>, Failure> {
-    let outers = [Outer::open(Family::Ipv4)?, Outer::open(Family::Ipv6)?];
+/// Rows of one class, or why it could not be tried.
+pub async fn one(
+    runner: &Arc<Runner>,
+    (choice, variant): (IsolationChoice, Variant),
+    console: &[u16],
+) -> Result<Vec<Check>, String> {
+    let said = |error: io::Error| format!("opening listeners: {error}");
+    let outers = [
+        Outer::open(Family::Ipv4).map_err(said)?,
+        Outer::open(Family::Ipv6).map_err(said)?,
+    ];
     let [four, six] = &outers;
     let witness = Witness::open();
     let ends = [four.ends.clone(), six.ends.clone()];
-    let list = attempts::all(&ends, &config.console.ports());
-    let plan = serde_json::to_string(&list).map_err(|error| Failure::new(error.to_string()))?;
-    let job = JobRequest {
+    let list = attempts::all(&ends, console);
+    let plan = serde_json::to_string(&list).map_err(|error| error.to_string())?;
+    let request = JobRequest {
         isolation: Some(choice),
         timeout_seconds: Some(LIMIT_SECONDS),
         ..JobRequest::new(policy(&outers), ["python3", "-c", PROBE, &plan])
     };
+    let job = Job::check(request, &runner.config.limits).map_err(|error| error.0.join("; "))?;
     let output = tokio::select! {
-        output = tokio::time::timeout(LIMIT, output(client, &job)) => output.map_err(|_| {
-            Failure::new("it took too long")
-        })??,
+        output = output(runner, job) => output?,
         () = four.answer() => String::new(),
         () = six.answer() => String::new(),
     };
@@ -208,7 +159,7 @@ async fn one(
             }
             ("udp_denied", _, Err(error)) => Outside::Blind(format!(
                 "the uplink cannot be watched: {}",
-                Failure::from_error(*error).message
+                gateway::control::problems::chain(*error)
             )),
             ("udp_denied", _, Ok(frames)) => {
                 let mark = outer.ends.mark.as_bytes();
@@ -244,29 +195,45 @@ fn frames(witness: &Witness) -> Vec<Vec<u8>> {
 }
 
 /// What a run prints.
-async fn output(client: &runner::Client, job: &JobRequest) -> Result<String, Failure> {
-    let mut stream = client.run(job).await?;
+async fn output(runner: &Arc<Runner>, job: Job) -> Result<String, String> {
+    let (events, mut waiting) = mpsc::channel(EVENTS_WAITING);
+    let driven = runner.clone();
+    // a task of its own, as for every run: it cleans up whatever becomes of this one
+    let drives = async move { drive::drive(&driven, job, events).await };
+    runner.tasks.spawn("selftest run", drives);
     let mut bytes = Vec::new();
     let mut said = Vec::new();
-    while let Some(event) = stream.next().await? {
-        match event {
-            Event::Stdout(data) if bytes.len() < MOST_BYTES => bytes.extend_from_slice(&data.data),
-            Event::Stderr(data) if said.len() < MOST_BYTES => said.extend_from_slice(&data.data),
-            Event::Failed(failure) => return Err(failure.into()),
-            Event::Ended { .. } => break,
-            _ => {}
+    let reading = async {
+        while let Some(event) = waiting.recv().await {
+            match event {
+                Event::Stdout(data) if bytes.len() < MOST_BYTES => {
+                    bytes.extend_from_slice(&data.data);
+                }
+                Event::Stderr(data) if said.len() < MOST_BYTES => {
+                    said.extend_from_slice(&data.data);
+                }
+                Event::Failed(failure) => return Err(failure.message),
+                Event::Ended { .. } => break,
+                _ => {}
+            }
         }
-    }
+        Ok(())
+    };
+    tokio::time::timeout(LIMIT + MARGIN, reading)
+        .await
+        .map_err(|_| "it took too long".to_owned())??;
     // an image without Python tries nothing
     if bytes.is_empty() {
         let said = String::from_utf8_lossy(&said).trim().to_owned();
-        return Err(Failure::new(format!("the probe printed nothing: {said}")));
+        return Err(format!("the probe printed nothing: {said}"));
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
 mod tests {
+    use gateway::control::api::Outcome;
+
     use super::*;
 
     /// The probe's program on this machine itself, where there is something to be reached and powers to be had.

@@ -10,7 +10,7 @@ use gateway::selftest::frames::{NOBODY4, NOBODY6};
 use serde::{Deserialize, Serialize};
 
 /// Longest text of a probe that a row shows.
-const LONGEST: usize = 200;
+pub const LONGEST: usize = 200;
 
 /// One attempt as the probe reads it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
