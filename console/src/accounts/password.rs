@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::server::turns::{TurnError, Turns};
 use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
-use tokio::sync::Semaphore;
 
 /// Each costs 19 MiB and some 20 ms of a core; more at once would be a way to exhaust the machine.
 const AT_ONCE: usize = 2;
@@ -19,8 +19,7 @@ pub const LONGEST: usize = 256;
 /// The one place where passwords are hashed.
 #[derive(Clone, Debug)]
 pub struct Passwords {
-    turns: Arc<Semaphore>,
-    places: Arc<Semaphore>,
+    turns: Turns,
     /// Checked against where there is no account.
     decoy: Arc<str>,
 }
@@ -47,15 +46,14 @@ impl Passwords {
     pub fn new() -> Result<Self, HashError> {
         let decoy = hash("a password that nobody has")?;
         Ok(Self {
-            turns: Arc::new(Semaphore::new(AT_ONCE)),
-            places: Arc::new(Semaphore::new(AT_ONCE + WAITING)),
+            turns: Turns::new(AT_ONCE, WAITING),
             decoy: decoy.into(),
         })
     }
 
     /// What the store keeps of a password.
     pub async fn hash(&self, password: String) -> Result<String, HashError> {
-        self.in_turn(move || hash(&password)).await?
+        self.turns.take(move || hash(&password)).await?
     }
 
     /// Whether it is the password; `kept` is `None` where there is no account or it has none.
@@ -64,30 +62,24 @@ impl Passwords {
             Some(kept) => (kept, true),
             None => (self.decoy.to_string(), false),
         };
-        self.in_turn(move || {
-            let parsed = PasswordHash::new(&kept).map_err(HashError::of)?;
-            let fits = Argon2::default()
-                .verify_password(password.as_bytes(), &parsed)
-                .is_ok();
-            Ok(fits && is_real)
-        })
-        .await?
+        self.turns
+            .take(move || {
+                let parsed = PasswordHash::new(&kept).map_err(HashError::of)?;
+                let fits = Argon2::default()
+                    .verify_password(password.as_bytes(), &parsed)
+                    .is_ok();
+                Ok(fits && is_real)
+            })
+            .await?
     }
+}
 
-    async fn in_turn<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, HashError> {
-        let place = self.places.clone().try_acquire_owned();
-        let place = place.map_err(|_| HashError::Busy)?;
-        let turn = self.turns.clone().acquire_owned().await;
-        let turn = turn.map_err(HashError::of)?;
-        tokio::task::spawn_blocking(move || {
-            let _held = (place, turn);
-            work()
-        })
-        .await
-        .map_err(HashError::of)
+impl From<TurnError> for HashError {
+    fn from(error: TurnError) -> Self {
+        match error {
+            TurnError::Busy => Self::Busy,
+            error @ TurnError::Failed(_) => Self::of(error),
+        }
     }
 }
 

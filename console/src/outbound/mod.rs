@@ -164,7 +164,7 @@ impl Outbound {
 
     async fn follow(
         &self,
-        purpose: Purpose,
+        mut purpose: Purpose,
         mut target: Target,
         request: Request<Bytes>,
         most: usize,
@@ -184,7 +184,14 @@ impl Outbound {
             };
             let next = target.redirected(location)?;
             if next.origin() != target.origin() {
-                parts.headers.remove(header::AUTHORIZATION);
+                let accept = parts.headers.remove(header::ACCEPT);
+                parts.headers.clear();
+                parts
+                    .headers
+                    .extend(accept.map(|accept| (header::ACCEPT, accept)));
+            }
+            if next.host != target.host {
+                purpose = Purpose::Member;
             }
             target = next;
         }

@@ -28,7 +28,7 @@ const OTHER_PROTOCOLS: [u16; 46] = [
 pub enum Purpose {
     /// The operator's: it stands in `config.yml`, as sign-in providers do. Private and local addresses are theirs to name.
     Operator,
-    /// A member's: the text came by the API.
+    /// A member's, or anybody's: the text came by the API, or somebody who was asked redirects to another host.
     Member,
 }
 

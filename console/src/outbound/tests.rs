@@ -157,3 +157,33 @@ async fn a_certificate_by_an_authority_of_the_operators_is_taken_for_its_name_al
     }
     assert_eq!(origin.asked().len(), 1);
 }
+
+#[tokio::test]
+async fn where_an_operators_server_redirects_to_is_not_the_operators_word() {
+    let goal = Origin::answering(answer("200 OK", "", "inside")).await;
+    let strict = client(OutboundSettings::default()).resolving(&[&["127.0.0.1"]]);
+    let ask = async |url: String| {
+        let request = Request::get(url)
+            .header("accept", "application/json")
+            .header("x-api-key", "s3cret")
+            .body(Bytes::new())
+            .unwrap();
+        strict.call(Purpose::Operator, request, MOST).await
+    };
+    let port = goal.address.port();
+    let to = |host: &str| {
+        let location = format!("location: http://{host}:{port}/\r\n");
+        Origin::answering(answer("302 Found", &location, ""))
+    };
+    let first = to("127.0.0.1").await;
+    let url = |host: &str| format!("http://{host}:{}/", first.address.port());
+    let called = ask(url("id.example")).await;
+    assert_eq!(refused(&called), Some(Refusal::Private));
+    assert!(goal.asked().is_empty());
+    // the same host at another port is still the one that was named, and gets nothing but what is asked for
+    let called = ask(url("127.0.0.1")).await;
+    assert_eq!(called.unwrap().body(), "inside");
+    let asked = goal.asked();
+    assert!(asked[0].contains("accept: application/json"), "{asked:?}");
+    assert!(!asked[0].contains("s3cret"), "{asked:?}");
+}

@@ -12,8 +12,9 @@ use crate::store::audit::Told;
 use crate::store::change::{Change, Needs, scope};
 use crate::store::replays::Turn;
 use crate::store::testing::each;
+use crate::store::users::{Home, NewUser};
 use crate::store::workspaces::Visible;
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, on};
 
 async fn make(console: &Console, cookie: &str, key: &str, name: &str) -> Answer {
     let headers = [("cookie", cookie), ("idempotency-key", key)];
@@ -218,6 +219,34 @@ async fn a_change_whose_answer_was_lost_is_said_to_be_done() {
         );
         assert_eq!(made(&store, &user).await, 1);
         assert_ne!(lost.json["help"], Value::from(""));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn signing_in_is_done_each_time_and_leaves_no_digest_of_a_password() {
+    each(async |store| {
+        let (_, cookie) = signed_in(&store, "ada", false).await;
+        let console = Console::on(store.clone());
+        let kept = console.app.passwords.hash("correct horse battery".into());
+        let bob = NewUser {
+            email: "bob@example.com".into(),
+            name: "bob".into(),
+            password: Some(kept.await.unwrap()),
+            instance_admin: false,
+        };
+        store.add_user(&bob, Home::Personal, 1).await.unwrap();
+        let headers = [("cookie", &*cookie), ("idempotency-key", "k")];
+        let body = json!({ "email": "bob@example.com", "password": "correct horse battery" });
+        for _ in 0..2 {
+            let answer = console
+                .tell(Method::POST, "/api/v1/session", &headers, body.clone())
+                .await;
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            assert!(answer.headers.contains_key("set-cookie"), "{answer:?}");
+        }
+        let kept: i64 = on!(&store, pool => sqlx::query_scalar("SELECT count(*) FROM replays").fetch_one(pool).await).unwrap();
+        assert_eq!(kept, 0);
     })
     .await;
 }

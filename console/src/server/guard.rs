@@ -29,6 +29,9 @@ use crate::store::workspaces::{Visible, Workspace};
 /// Of whom or what a change was, in the audit log; ids are shorter.
 const SUBJECT: usize = 320;
 
+/// What strangers send is held in memory before anybody knows who they are: no more than a form has.
+const FORM: usize = 16 << 10;
+
 /// In the extensions of an answer that a handler gave.
 #[derive(Clone, Copy, Debug)]
 pub struct Admitted;
@@ -67,12 +70,21 @@ pub async fn admit(
         return Ok(response);
     }
     // A body may come as slowly as its sender likes: whoever may no longer when it is there may not.
-    let body = input::whole(body).await?;
+    let body = match action {
+        Action::SignIn | Action::ClaimInstance => input::whole(input::at_most(FORM, body)).await?,
+        _ => input::whole(body).await?,
+    };
     if !body.is_empty() && rule(action).reach != Reach::Open {
         caller = asked.caller(&app, &parts).await?;
         permit(&app, &asked, &mut caller).await?;
     }
-    let key = match idempotent::turn(&app, &caller, &parts, &body).await? {
+    // a session is begun each time, and a password leaves no digest that is quicker to make than its own
+    let turn = if rule(action).reach == Reach::Open {
+        Go::On(None)
+    } else {
+        idempotent::turn(&app, &caller, &parts, &body).await?
+    };
+    let key = match turn {
         Go::On(key) => key,
         Go::Answered(mut response) => {
             response.extensions_mut().insert(Admitted);
@@ -172,13 +184,14 @@ async fn permit(app: &App, asked: &Asked, caller: &mut Caller) -> Result<(), Pro
         }
         Reach::Workspace(needed) => {
             let (workspace, role) = membership(app, caller, &asked.workspace).await?;
+            // before anything is refused: its admins are told what their members tried
+            caller.workspace = Some((workspace, role));
             if role < needed {
                 let needed = needed.word();
                 return Err(Problem::forbidden(format!(
                     "this needs the role {needed} in the workspace"
                 )));
             }
-            caller.workspace = Some((workspace, role));
         }
     }
     Ok(())

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::testing::{Console, signed_in};
+use crate::access::Role;
 use crate::store::Store;
 use crate::store::audit::Entry;
 use crate::store::testing::each;
@@ -118,6 +119,49 @@ async fn a_change_that_somebody_may_not_make_is_told() {
             (403, Some(&*user))
         );
         assert!(told[0].subject.len() < 400, "{}", told[0].subject);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_member_may_not_do_is_told_to_the_admins_of_their_workspace() {
+    each(async |store| {
+        let (ada, _) = signed_in(&store, "ada", false).await;
+        let (eve, cookie) = signed_in(&store, "eve", false).await;
+        let place = store.add_workspace("A", &ada, 1).await.unwrap();
+        let added = store.add_member(&place, &eve, Role::Member, 1).await;
+        assert!(added.unwrap());
+        let console = Console::on(store.clone());
+        let path = format!("/api/v1/workspaces/{place}");
+        let body = json!({ "name": "Mine" });
+        let refused = console
+            .tell(Method::PATCH, &path, &[("cookie", &cookie)], body)
+            .await;
+        assert_eq!(refused.status, 403);
+        let told = store.audit_after(Some(&place), 0, 10).await.unwrap();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(
+            (told[0].status, &*told[0].action),
+            (403, "workspace.rename")
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_is_not_known_yet_sends_no_more_than_a_form() {
+    each(async |store| {
+        let console = Console::on(store);
+        for path in ["/api/v1/session", "/api/v1/owner"] {
+            let body = json!({ "email": "a".repeat(64 << 10) });
+            let refused = console.tell(Method::POST, path, &[], body).await;
+            assert_eq!(
+                (refused.status.as_u16(), &refused.json["code"]),
+                (413, &json!("too_large")),
+                "{path}: {}",
+                refused.text
+            );
+        }
     })
     .await;
 }

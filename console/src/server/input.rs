@@ -76,6 +76,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Input<T> {
     }
 }
 
+/// A body that ends in an error when it is longer.
+pub fn at_most(most: usize, body: Body) -> Body {
+    Body::new(http_body_util::Limited::new(body, most))
+}
+
 /// A body to its end; the stack limits its size and time.
 pub async fn whole(body: Body) -> Result<Bytes, Problem> {
     let read = Bytes::from_request(Request::new(body), &()).await;

@@ -29,6 +29,7 @@ pub mod tag;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tidy;
+pub mod turns;
 
 use std::io;
 use std::net::SocketAddr;

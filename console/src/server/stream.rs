@@ -202,7 +202,7 @@ async fn position(app: &App, after: Option<i64>) -> Result<(i64, bool), Problem>
     let (first, last) = app.store.kept_events().await?.unwrap_or((1, 0));
     Ok(match after {
         None => (last, false),
-        Some(after) if after + 1 >= first && after <= last => (after, false),
+        Some(after) if after >= first - 1 && after <= last => (after, false),
         Some(after) => (last, after != last),
     })
 }

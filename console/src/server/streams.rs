@@ -320,7 +320,8 @@ async fn whoever_was_away_too_long_is_told_to_begin_anew() {
         append(&store, "instance", "new", 3).await;
         let console = running(&store).await;
         let from = first.to_string();
-        for (from, kind) in [(from.as_str(), "reset"), ("999999", "reset")] {
+        let past = i64::MAX.to_string();
+        for (from, kind) in [(&*from, "reset"), ("999999", "reset"), (&*past, "reset")] {
             let mut stream = Stream::open(
                 &console,
                 &[("cookie", &cookie), ("last-event-id", from)],

@@ -4,10 +4,11 @@
 //! read, or that holds something else, is refused and not replaced.
 
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use aws_lc_rs::aead::{AES_256_GCM, RandomizedNonceKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
@@ -23,6 +24,9 @@ pub const SIZE: usize = 32;
 const PREFIX: &str = "spk_";
 /// Longer is no key.
 const LONGEST: u64 = 1024;
+
+/// Whoever waits for another process looks so often.
+const LOOKS: Duration = Duration::from_millis(50);
 
 /// The key that wraps all others.
 pub struct InstanceKey {
@@ -164,10 +168,34 @@ impl KeyFile {
         }
     }
 
+    /// Waits until no other process turns the key of this file; it is kept out until the answer is dropped. Two at once
+    /// could put a key in place of one that still wraps something.
+    pub async fn alone(&self) -> Result<File, VaultError> {
+        let mut name = self.0.as_os_str().to_owned();
+        name.push(".lock");
+        let mut options = OpenOptions::new();
+        options.create(true).append(true).mode(0o600);
+        let file = options.open(&name).map_err(|e| self.failed(e))?;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) => tokio::time::sleep(LOOKS).await,
+                Err(TryLockError::Error(error)) => return Err(self.failed(error)),
+            }
+        }
+    }
+
     /// Takes the place of another one.
     pub fn replace(&self, other: &Self) -> Result<(), VaultError> {
         std::fs::rename(&self.0, &other.0).map_err(|e| self.failed(e))?;
         other.settle()
+    }
+
+    /// What is in it is no key: whatever it is, it stays, under another name.
+    pub fn put_aside(&self) -> Result<(), VaultError> {
+        let mut name = self.0.as_os_str().to_owned();
+        name.push(format!(".unusable-{}", crate::clock::id()));
+        self.replace(&Self(name.into()))
     }
 
     /// What its folder says is on the disk.

@@ -19,6 +19,7 @@ use tokio::sync::RwLock;
 use zeroize::Zeroizing;
 
 use crate::clock;
+use crate::store::sealed::RingKey;
 use crate::store::{Store, StoreError};
 pub use envelope::{Place, Sealed};
 use key::{InstanceKey, KeyFile};
@@ -183,27 +184,39 @@ impl Vault {
         Ok(keys)
     }
 
-    /// The keys that the store names, from the files.
+    /// The keys that the store names, from the files. What another process turns meanwhile is looked for again.
     async fn find(&self, store: &Store) -> Result<Keys, VaultError> {
         let mut ring = store.ring().await?;
-        let mut file = self.file.read()?;
-        if ring.is_empty() {
-            let key = match file {
-                Some(key) => key,
-                None => self.make()?,
-            };
-            store.begin_ring(key.id(), clock::now()).await?;
-            ring = store.ring().await?;
-            file = Some(key);
+        loop {
+            if ring.is_empty() {
+                let key = match self.file.read()? {
+                    Some(key) => key,
+                    None => self.make()?,
+                };
+                store.begin_ring(key.id(), clock::now()).await?;
+                ring = store.ring().await?;
+            }
+            let found = self.named_by(&ring);
+            let now = store.ring().await?;
+            if found.is_ok() || now == ring {
+                return found;
+            }
+            ring = now;
         }
+    }
+
+    /// The keys that a ring names.
+    fn named_by(&self, ring: &[RingKey]) -> Result<Keys, VaultError> {
+        // in this order: whoever moves the one to the other's place meanwhile hides neither
         let next = self.file.next().read()?;
+        let file = self.file.read()?;
         let mut found: Vec<Arc<InstanceKey>> = file.into_iter().chain(next).map(Arc::new).collect();
         let mut take = |id: &str| {
             let place = found.iter().position(|key| key.id() == id)?;
             Some(found.swap_remove(place))
         };
         let (mut current, mut before) = (None, None);
-        for entry in &ring {
+        for entry in ring {
             let key = take(&entry.id);
             if entry.current {
                 current = key;
@@ -211,18 +224,14 @@ impl Vault {
                 before = key;
             }
         }
-        let current = current.ok_or_else(|| self.not_there(&ring, found.first()));
+        let current = current.ok_or_else(|| self.not_there(ring, found.first()));
         Ok(Keys {
             current: current?,
             before,
         })
     }
 
-    fn not_there(
-        &self,
-        ring: &[crate::store::sealed::RingKey],
-        found: Option<&Arc<InstanceKey>>,
-    ) -> VaultError {
+    fn not_there(&self, ring: &[RingKey], found: Option<&Arc<InstanceKey>>) -> VaultError {
         let needed = ring.iter().find(|entry| entry.current);
         let needed = needed.map_or_else(String::new, |entry| entry.id.clone());
         let path = self.file.path().to_owned();

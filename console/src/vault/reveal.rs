@@ -61,8 +61,11 @@ pub enum RevealError {
     Store(#[from] StoreError),
 }
 
-/// Whether a policy lets a run speak to these hosts at most.
+/// Whether a policy lets a run speak to these hosts at most. Who is let in is spoken to as well.
 pub fn keeps_to(policy: &Policy, hosts: &[Pattern]) -> bool {
+    if !policy.ingress.is_empty() {
+        return false;
+    }
     match policy.network {
         NetworkMode::None => true,
         NetworkMode::Internet => false,

@@ -28,15 +28,16 @@ pub struct Rotated {
 impl Vault {
     /// Turns the key. A rotation that was interrupted is finished, and no further one begun.
     pub async fn rotate(&self, store: &Store) -> Result<Rotated, VaultError> {
+        let _alone = self.file.alone().await?;
         let keys = self.load(store).await?;
         if keys.before.is_some() {
-            return self.finish_rotation(store).await;
+            return self.finish(store).await;
         }
         let next = self.file.next();
         // one that lies there was made by a rotation that ended before the store named it
         let new = match next.read()? {
             Some(key) if key.id() != keys.current.id() => key,
-            Some(_) => return self.finish_rotation(store).await,
+            Some(_) => return self.finish(store).await,
             None => {
                 next.create(&InstanceKey::fresh()?)?;
                 let made = next.read()?;
@@ -46,11 +47,23 @@ impl Vault {
         store
             .turn_ring(keys.current.id(), new.id(), clock::now())
             .await?;
-        self.finish_rotation(store).await
+        self.finish(store).await
     }
 
     /// Wraps what is still wrapped by the key before, then lets that key go. Does nothing where no rotation is under way.
     pub async fn finish_rotation(&self, store: &Store) -> Result<Rotated, VaultError> {
+        let keys = self.load(store).await?;
+        if keys.before.is_none() && self.file.next().read()?.is_none() {
+            return Ok(Rotated {
+                key: keys.current.id().to_owned(),
+                values: 0,
+            });
+        }
+        let _alone = self.file.alone().await?;
+        self.finish(store).await
+    }
+
+    async fn finish(&self, store: &Store) -> Result<Rotated, VaultError> {
         let keys = self.load(store).await?;
         let current = &keys.current;
         let mut values = 0;
@@ -99,6 +112,13 @@ impl Vault {
 
     /// Deletes every sealed value and begins with the key of the file, or a new one: for who has lost the key.
     pub async fn forget(&self, store: &Store) -> Result<u64, VaultError> {
+        // before anything is deleted: without a usable file nothing begins anew
+        for file in [&self.file, &self.file.next()] {
+            match file.read() {
+                Err(VaultError::NoKey(_)) => file.put_aside()?,
+                other => drop(other?),
+            }
+        }
         let lost = store.forget_sealed().await?;
         *self.keys.write().await = None;
         self.ready(store).await?;

@@ -1,5 +1,6 @@
 //! The vault on both engines: wrong and lost keys, tampered rows, rotation that is interrupted, what a runner gets.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -177,6 +178,8 @@ async fn a_secret_goes_only_to_a_run_that_can_speak_to_its_hosts_alone() {
             (domains(&["*.example.com"]), false),
             (ANYTHING.to_owned(), false),
             (NOTHING.to_owned(), true),
+            // whoever is let in hears what is said to them
+            (format!("{NOTHING}ingress:\n  - ports: [8080]\n"), false),
         ] {
             let revealed = reveal(&store, &vault, &place, "TOKEN", &text).await;
             assert_eq!(revealed.is_ok(), fits, "{text}: {revealed:?}");
@@ -351,6 +354,65 @@ async fn who_has_lost_the_key_begins_anew_without_the_secrets() {
         reveal(&store, &vault(folder.path()), &place, "TOKEN", NOTHING)
             .await
             .unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_file_that_holds_no_key_is_put_aside_when_everything_is_forgotten() {
+    each(async |store| {
+        let folder = tempfile::tempdir().unwrap();
+        let place = workspace(&store).await;
+        add(&store, &vault(folder.path()), &place, "TOKEN", "[]").await;
+        let file = folder.path().join("instance.key");
+        std::fs::write(&file, "spk_half").unwrap();
+        let error = vault(folder.path()).ready(&store).await.unwrap_err();
+        assert!(error.hint().unwrap().contains("keys forget"), "{error}");
+        // what others may read is told before anything is deleted
+        let mode = |bits| std::fs::set_permissions(&file, PermissionsExt::from_mode(bits));
+        mode(0o644).unwrap();
+        assert!(vault(folder.path()).forget(&store).await.is_err());
+        let name = store.secret_named(&place, "TOKEN").await.unwrap();
+        assert!(name.is_some());
+        mode(0o600).unwrap();
+        assert_eq!(vault(folder.path()).forget(&store).await.unwrap(), 1);
+        add(&store, &vault(folder.path()), &place, "TOKEN", "[]").await;
+        reveal(&store, &vault(folder.path()), &place, "TOKEN", NOTHING)
+            .await
+            .unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn many_who_turn_the_key_at_once_lose_none() {
+    each(async |store| {
+        let folder = tempfile::tempdir().unwrap();
+        let place = workspace(&store).await;
+        add(&store, &vault(folder.path()), &place, "TOKEN", "[]").await;
+        for _ in 0..5 {
+            let turning = (0..6).map(|n| {
+                let (store, vault) = (store.clone(), vault(folder.path()));
+                let runtime = tokio::runtime::Handle::current();
+                // threads of their own: files are read and moved without a pause in between
+                tokio::task::spawn_blocking(move || {
+                    runtime.block_on(async {
+                        if n % 2 == 0 {
+                            vault.rotate(&store).await
+                        } else {
+                            vault.finish_rotation(&store).await
+                        }
+                    })
+                })
+            });
+            for turned in futures_util::future::join_all(turning).await {
+                turned.unwrap().unwrap();
+            }
+            reveal(&store, &vault(folder.path()), &place, "TOKEN", NOTHING)
+                .await
+                .unwrap();
+            assert_eq!(store.ring().await.unwrap().len(), 1);
+        }
     })
     .await;
 }
