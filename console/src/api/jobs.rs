@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Fields;
+use super::thinking::think;
 use crate::accounts::names;
 use crate::clock::{self, Millis};
 use crate::jobs::check;
@@ -260,7 +261,15 @@ pub async fn remove(
 /// What a network setting reaches, computed by the policy engine. Nothing is kept. Floors of a gateway can only take away.
 #[utoipa::path(post, path = "/api/v1/workspaces/{workspace}/jobs/reach", tag = "jobs", request_body = ReachInput,
     params(("workspace" = String, Path)), responses((status = 200, body = ReachTable)))]
-pub async fn reached(Input(input): Input<ReachInput>) -> Result<Json<ReachTable>, Problem> {
+pub async fn reached(
+    State(app): State<App>,
+    caller: Caller,
+    Input(input): Input<ReachInput>,
+) -> Result<Json<ReachTable>, Problem> {
+    think(&app, &caller, move || reach(input)).await
+}
+
+fn reach(input: ReachInput) -> Result<Json<ReachTable>, Problem> {
     let spec = JobSpec {
         network: input.network,
         ..JobSpec::default()

@@ -21,11 +21,10 @@ pub mod session;
 mod tests;
 #[cfg(test)]
 mod tests_secrets;
+mod thinking;
 pub mod tokens;
 pub mod users;
 pub mod workspaces;
-
-use http::StatusCode;
 
 use crate::accounts::password::{self, HashError};
 use crate::server::app::App;
@@ -60,13 +59,7 @@ impl Fields {
 impl From<HashError> for Problem {
     fn from(error: HashError) -> Self {
         if matches!(error, HashError::Busy) {
-            let mut busy = Self::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "busy",
-                "too many passwords are being checked; try again",
-            );
-            busy.retry_after = Some(2);
-            return busy;
+            return Self::busy("too many passwords are being checked; try again");
         }
         tracing::error!(%error, "a request failed");
         Self::internal()

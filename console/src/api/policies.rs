@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use axum::Json;
+use axum::extract::State;
 use netpolicy::diff;
 use netpolicy::document::{self, Mistake};
 use netpolicy::explain::{Asked, Question, explain};
@@ -14,12 +15,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::thinking::think;
 use crate::jobs::check;
 use crate::jobs::network::POLICY_FILE;
 use crate::jobs::reach::{alone, word};
 use crate::jobs::spec::{JobSpec, NetworkSpec};
+use crate::server::app::App;
+use crate::server::identify::Caller;
 use crate::server::input::Input;
 use crate::server::problem::{Problem, Wrong};
+
+/// Entries of two policies that are compared here: what it takes grows with their square, and with every date in them.
+const MOST_COMPARED: usize = 1_000;
 
 /// A policy's text; netpolicy has its own limit below the body's.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -142,7 +149,15 @@ fn remark(mistake: Mistake) -> Remark {
 /// Check a policy: every mistake; without one, warnings.
 #[utoipa::path(post, path = "/api/v1/workspaces/{workspace}/policies/check", tag = "policies", request_body = PolicyText,
     params(("workspace" = String, Path)), responses((status = 200, body = PolicyReport)))]
-pub async fn checked(Input(input): Input<PolicyText>) -> Json<PolicyReport> {
+pub async fn checked(
+    State(app): State<App>,
+    caller: Caller,
+    Input(input): Input<PolicyText>,
+) -> Result<Json<PolicyReport>, Problem> {
+    think(&app, &caller, move || Ok(Json(report(&input.text)))).await
+}
+
+fn report(text: &str) -> PolicyReport {
     let mut report = PolicyReport {
         ok: false,
         policy: None,
@@ -153,11 +168,11 @@ pub async fn checked(Input(input): Input<PolicyText>) -> Json<PolicyReport> {
         warnings: Vec::new(),
         not_enforced: Vec::new(),
     };
-    match document::parse(POLICY_FILE, &input.text, None) {
+    match document::parse(POLICY_FILE, text, None) {
         Err(mistakes) => report.mistakes = mistakes.into_iter().map(remark).collect(),
         Ok(policy) => say(&mut report, policy),
     }
-    Json(report)
+    report
 }
 
 fn say(report: &mut PolicyReport, policy: Policy) {
@@ -201,7 +216,15 @@ fn say(report: &mut PolicyReport, policy: Policy) {
 /// What would become of a destination under a job's network setting, which line says so, and what would change it.
 #[utoipa::path(post, path = "/api/v1/workspaces/{workspace}/policies/explain", tag = "policies", request_body = ExplainInput,
     params(("workspace" = String, Path)), responses((status = 200, body = Explained)))]
-pub async fn explained(Input(input): Input<ExplainInput>) -> Result<Json<Explained>, Problem> {
+pub async fn explained(
+    State(app): State<App>,
+    caller: Caller,
+    Input(input): Input<ExplainInput>,
+) -> Result<Json<Explained>, Problem> {
+    think(&app, &caller, move || explanation(input)).await
+}
+
+fn explanation(input: ExplainInput) -> Result<Json<Explained>, Problem> {
     let protocol = Protocol::ALL
         .into_iter()
         .find(|protocol| protocol.word() == input.protocol);
@@ -244,7 +267,15 @@ pub async fn explained(Input(input): Input<ExplainInput>) -> Result<Json<Explain
 /// What changes from one policy to another, in words.
 #[utoipa::path(post, path = "/api/v1/workspaces/{workspace}/policies/diff", tag = "policies", request_body = TwoPolicies,
     params(("workspace" = String, Path)), responses((status = 200, body = PolicyDiff)))]
-pub async fn differ(Input(input): Input<TwoPolicies>) -> Result<Json<PolicyDiff>, Problem> {
+pub async fn differ(
+    State(app): State<App>,
+    caller: Caller,
+    Input(input): Input<TwoPolicies>,
+) -> Result<Json<PolicyDiff>, Problem> {
+    think(&app, &caller, move || difference(&input)).await
+}
+
+fn difference(input: &TwoPolicies) -> Result<Json<PolicyDiff>, Problem> {
     let parse = |field: &'static str, text: &str| {
         document::parse(POLICY_FILE, text, None).map_err(|mistakes| {
             mistakes
@@ -266,6 +297,14 @@ pub async fn differ(Input(input): Input<TwoPolicies>) -> Result<Json<PolicyDiff>
             return Err(Problem::internal());
         }
     };
+    let entries = |policy: &Policy| policy.allow.len() + policy.deny.len();
+    if entries(&before) + entries(&after) > MOST_COMPARED {
+        let message = format!(
+            "two policies of more than {MOST_COMPARED} entries together are not compared here"
+        );
+        return Err(Problem::invalid("after", message)
+            .help("`sallyport policy diff` compares any two, on the machine of who asks"));
+    }
     let changes = diff::diff(&before, &after, gateway::context::now());
     let changes = changes
         .into_iter()

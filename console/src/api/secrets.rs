@@ -324,13 +324,7 @@ fn wrong_value(value: &str) -> Option<Wrong> {
 }
 
 fn turning() -> Problem {
-    let mut busy = Problem::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "busy",
-        "the instance key is being turned; try again",
-    );
-    busy.retry_after = Some(2);
-    busy
+    Problem::busy("the instance key is being turned; try again")
 }
 
 impl From<VaultError> for Problem {

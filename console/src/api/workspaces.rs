@@ -18,6 +18,9 @@ use crate::server::tag::{IfMatch, changed, tag};
 use crate::store::users::Changed;
 use crate::store::workspaces::{Visible, Workspace};
 
+/// Of one person. Others can be put into them unasked, and a stream tells of so many workspaces and no more.
+const MOST_OWNED: i64 = 100;
+
 /// A workspace.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct WorkspaceView {
@@ -104,6 +107,10 @@ pub async fn add(
     }
     let name = named(&input)?;
     let user = &caller.user()?.id;
+    if app.store.owned_workspaces(user).await? >= MOST_OWNED {
+        let told = format!("somebody owns at most {MOST_OWNED} workspaces");
+        return Err(Problem::conflict("too_many", told));
+    }
     let id = app.store.add_workspace(&name, user, clock::now()).await?;
     answer(&app, user, &id, StatusCode::CREATED).await
 }

@@ -11,11 +11,17 @@ use super::follow::Tail;
 use super::held::Held;
 use super::metrics::Metrics;
 use super::rate::Rates;
+use super::turns::Turns;
 use crate::accounts::password::Passwords;
 use crate::outbound::Outbound;
 use crate::settings::ConsoleConfig;
 use crate::store::Store;
 use crate::vault::Vault;
+
+/// Questions to the policy engine that are worked on at once: the other processors are everybody else's.
+const THINKING: usize = 1;
+/// So many more may wait.
+const WAITING: usize = 32;
 
 /// The console's shared state.
 #[derive(Clone, Debug)]
@@ -44,6 +50,10 @@ pub struct Shared {
     pub tail: Tail,
     /// Streams by account.
     pub readers: Held,
+    /// Questions to the policy engine, by account.
+    pub thinkers: Held,
+    /// The one place that answers them.
+    pub thinking: Turns,
     /// Numbers for collectors.
     pub metrics: Metrics,
     /// The API's description, made from the routes.
@@ -70,6 +80,8 @@ impl App {
             rates: Rates::default(),
             tail: Tail::default(),
             readers: Held::default(),
+            thinkers: Held::default(),
+            thinking: Turns::new(THINKING, WAITING),
             metrics: Metrics::default(),
             description: super::describe::document(super::routes::table().described()),
         })))

@@ -165,3 +165,30 @@ async fn who_is_not_known_yet_sends_no_more_than_a_form() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn nobody_makes_workspaces_without_end() {
+    each(async |store| {
+        let (eve, cookie) = signed_in(&store, "eve", false).await;
+        let (_, theirs) = signed_in(&store, "ada", false).await;
+        for n in 0..99 {
+            store
+                .add_workspace(&format!("W{n}"), &eve, 1)
+                .await
+                .unwrap();
+        }
+        let console = Console::on(store);
+        let make = async |cookie: &str| {
+            let body = json!({ "name": "W" });
+            let headers = [("cookie", cookie)];
+            let made = console
+                .tell(Method::POST, "/api/v1/workspaces", &headers, body)
+                .await;
+            made.status.as_u16()
+        };
+        assert_eq!(make(&cookie).await, 201);
+        assert_eq!(make(&cookie).await, 409);
+        assert_eq!(make(&theirs).await, 201);
+    })
+    .await;
+}

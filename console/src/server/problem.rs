@@ -150,6 +150,14 @@ impl Problem {
         )
     }
 
+    /// Not now.
+    pub fn busy(detail: impl Into<String>) -> Self {
+        Self {
+            retry_after: Some(2),
+            ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail)
+        }
+    }
+
     /// Something inside failed; who calls this has logged it.
     pub fn internal() -> Self {
         Self::new(

@@ -153,6 +153,14 @@ impl Store {
         }))
     }
 
+    /// How many organisations' workspaces somebody owns.
+    pub async fn owned_workspaces(&self, user: &str) -> Result<i64, StoreError> {
+        Ok(on!(self, pool => sqlx::query_scalar(
+            "SELECT count(*) FROM members m JOIN workspaces w ON w.id = m.workspace_id \
+             WHERE m.user_id = $1 AND m.role = 'owner' AND w.kind = 'organisation'")
+            .bind(user).fetch_one(pool).await)?)
+    }
+
     /// Another name, if it is still at this version.
     pub async fn rename_workspace(
         &self,
