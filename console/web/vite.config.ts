@@ -7,6 +7,8 @@ export default defineConfig({
   build: {
     outDir: "dist/app",
     target: "es2022",
+    // `light-dark()` stays what it is
+    cssTarget: ["chrome123", "firefox120", "safari17.5"],
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     sourcemap: false,

@@ -106,6 +106,8 @@ matrix! {
     ReadAbout "about.read": Open, Read;
     /// The API's description.
     ReadDescription "description.read": Open, Read;
+    /// The JSON Schema of policies.
+    ReadPolicySchema "policy.schema": Open, Read;
     /// Become the first owner.
     ClaimInstance "owner.claim": Open, Never;
     /// Sign in.

@@ -313,3 +313,9 @@ fn difference(input: &TwoPolicies) -> Result<Json<PolicyDiff>, Problem> {
         changes: changes.collect(),
     }))
 }
+
+/// The JSON Schema of policies, for editors. What it cannot say, `check` does.
+#[utoipa::path(get, path = "/api/v1/policies/schema", tag = "policies", responses((status = 200, body = serde_json::Value)))]
+pub async fn schema() -> Json<Value> {
+    Json(document::schema())
+}

@@ -76,6 +76,7 @@ pub fn table() -> Table {
         )
         .add(Action::ReadDiff, routes!(api::evidence::diff))
         .add(Action::ReadNow, routes!(api::now::read))
+        .add(Action::ReadPolicySchema, routes!(api::policies::schema))
         .add(Action::AskCheck, routes!(api::policies::checked))
         .add(Action::AskExplain, routes!(api::policies::explained))
         .add(Action::AskDiff, routes!(api::policies::differ))

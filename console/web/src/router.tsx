@@ -26,7 +26,48 @@ const wholeAudit = createRoute({
   path: "/admin/audit",
   component: lazyRouteComponent(() => import("./pages/AuditPage"), "WholeAuditPage"),
 });
-export const workspace = createRoute({ getParentRoute: () => root, path: "/w/$workspace" });
+
+const workspace = createRoute({ getParentRoute: () => root, path: "/w/$workspace" });
+const now = createRoute({
+  getParentRoute: () => workspace,
+  path: "/now",
+  component: lazyRouteComponent(() => import("./pages/NowPage"), "NowPage"),
+});
+const runs = createRoute({
+  getParentRoute: () => workspace,
+  path: "/runs",
+  component: lazyRouteComponent(() => import("./pages/RunsPage"), "RunsPage"),
+});
+const run = createRoute({
+  getParentRoute: () => workspace,
+  path: "/runs/$run",
+  component: lazyRouteComponent(() => import("./pages/RunPage"), "RunPage"),
+});
+const jobs = createRoute({
+  getParentRoute: () => workspace,
+  path: "/jobs",
+  component: lazyRouteComponent(() => import("./pages/JobsPage"), "JobsPage"),
+});
+const newJob = createRoute({
+  getParentRoute: () => workspace,
+  path: "/jobs/new",
+  component: lazyRouteComponent(() => import("./pages/JobPage"), "NewJobPage"),
+});
+const job = createRoute({
+  getParentRoute: () => workspace,
+  path: "/jobs/$job",
+  component: lazyRouteComponent(() => import("./pages/JobPage"), "JobPage"),
+});
+const policies = createRoute({
+  getParentRoute: () => workspace,
+  path: "/policies",
+  component: lazyRouteComponent(() => import("./pages/PoliciesPage"), "PoliciesPage"),
+});
+const secrets = createRoute({
+  getParentRoute: () => workspace,
+  path: "/secrets",
+  component: lazyRouteComponent(() => import("./pages/SecretsPage"), "SecretsPage"),
+});
 const members = createRoute({
   getParentRoute: () => workspace,
   path: "/members",
@@ -44,7 +85,13 @@ const audit = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([home, account, users, wholeAudit, workspace.addChildren([members, tokens, audit])]),
+  routeTree: root.addChildren([
+    home,
+    account,
+    users,
+    wholeAudit,
+    workspace.addChildren([now, runs, run, jobs, newJob, job, policies, secrets, members, tokens, audit]),
+  ]),
   defaultPreload: "intent",
   scrollRestoration: false,
 });

@@ -50,7 +50,7 @@ describe("people", () => {
     await page.getByRole("button", { name: "Become the owner" }).click();
     await page.getByText("an address such as ada@example.com").waitFor();
     await fill(page);
-    await page.getByRole("heading", { name: "Members" }).waitFor();
+    await page.getByRole("heading", { name: "Now" }).waitFor();
     owner = await Client.signIn(console.url, OWNER.email, OWNER.password);
     workspace = await owner.workspace();
 
@@ -105,7 +105,7 @@ describe("people", () => {
   });
 
   test("members see no pages of admins, and get nothing where they go by hand; admins do", async () => {
-    const { page } = await signedIn(MEMBER);
+    const { page } = await signedIn(MEMBER, `/w/${workspace}/members`);
     await page.getByRole("heading", { name: "Members" }).waitFor();
     await page.getByRole("link", { name: "Tokens" }).waitFor();
     for (const name of ["Audit", "Users", "Audit of the instance"]) expect(await page.getByRole("link", { name, exact: true }).count(), name).toBe(0);
@@ -115,7 +115,7 @@ describe("people", () => {
       await page.getByRole("alert").getByText(/This needs|There is no such thing/).waitFor();
       expect(await page.getByRole("cell").count(), path).toBe(0);
     }
-    const owners = await signedIn(OWNER);
+    const owners = await signedIn(OWNER, `/w/${workspace}/members`);
     await owners.page.getByLabel(`Role of ${MEMBER.name}`).selectOption("admin");
     await owners.page.getByText(`${MEMBER.name} is admin now.`).waitFor();
     await look(owners.page, "members");

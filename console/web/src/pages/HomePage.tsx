@@ -12,7 +12,7 @@ export function HomePage() {
     <Loaded query={workspaces}>
       {(list) => {
         const id = usualWorkspace(list);
-        if (id !== undefined) return <Navigate to="/w/$workspace/members" params={{ workspace: id }} replace />;
+        if (id !== undefined) return <Navigate to="/w/$workspace/now" params={{ workspace: id }} replace />;
         return (
           <Page title="No workspace">
             <Empty title="You are in no workspace">Somebody who administers one can add you by your email address.</Empty>

@@ -36,7 +36,7 @@ export function DataTable<Row>({ label, columns, rows, rowId }: Props<Row>) {
             <Table.Tr key={row.id} role="row">
               {row.getVisibleCells().map((cell) => (
                 <Table.Td key={cell.id} role="cell" data-label={cell.column.columnDef.header}>
-                  {flexRender(cell.column.columnDef.cell, cell.getContext())}
+                  <div className="cell">{flexRender(cell.column.columnDef.cell, cell.getContext())}</div>
                 </Table.Td>
               ))}
             </Table.Tr>

@@ -1,6 +1,6 @@
 /** The pages of the workspace, of the instance for its administrators, and of oneself. */
 import { NavLink, ScrollArea, Select, Stack, Text } from "@mantine/core";
-import { IconHistory, IconKey, IconSettings, IconUsers, IconUsersGroup } from "@tabler/icons-react";
+import { IconActivity, IconHistory, IconKey, IconListDetails, IconLock, IconPlayerPlay, IconSettings, IconShieldCheck, IconUsers, IconUsersGroup } from "@tabler/icons-react";
 import { Link, useNavigate, type LinkProps } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { atLeast, useSelf, type Workspace } from "../api/session";
@@ -20,6 +20,11 @@ export function Navigation({ workspaces, current }: Props) {
         {current === undefined ? null : (
           <Stack gap={2}>
             {workspaces.length > 1 ? <WorkspaceSelect workspaces={workspaces} current={current} /> : null}
+            <Item to="/w/$workspace/now" params={{ workspace: current }} icon={<IconActivity size={18} />}>Now</Item>
+            <Item to="/w/$workspace/runs" params={{ workspace: current }} icon={<IconPlayerPlay size={18} />}>Runs</Item>
+            <Item to="/w/$workspace/jobs" params={{ workspace: current }} icon={<IconListDetails size={18} />}>Jobs</Item>
+            <Item to="/w/$workspace/policies" params={{ workspace: current }} icon={<IconShieldCheck size={18} />}>Policies</Item>
+            <Item to="/w/$workspace/secrets" params={{ workspace: current }} icon={<IconLock size={18} />}>Secrets</Item>
             <Item to="/w/$workspace/members" params={{ workspace: current }} icon={<IconUsersGroup size={18} />}>Members</Item>
             <Item to="/w/$workspace/tokens" params={{ workspace: current }} icon={<IconKey size={18} />}>Tokens</Item>
             {atLeast(role, "admin") ? (
@@ -68,7 +73,7 @@ function WorkspaceSelect({ workspaces, current }: { workspaces: Workspace[]; cur
       value={current}
       data={workspaces.map((workspace) => ({ value: workspace.id, label: visible(workspace.name) }))}
       onChange={(id) => {
-        if (id !== null) void navigate({ to: "/w/$workspace/members", params: { workspace: id } });
+        if (id !== null) void navigate({ to: "/w/$workspace/now", params: { workspace: id } });
       }}
     />
   );

@@ -17,6 +17,8 @@ export function usePages<Row>(key: unknown[], ask: (cursor: string | undefined) 
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (last) => last.next ?? undefined,
     select: (data) => data.pages.flatMap((page) => page.items),
+    // what happened while the list was not shown was told to nobody
+    refetchOnMount: "always",
     ...options,
   });
 }

@@ -1,0 +1,19 @@
+/** What a sandbox asked for becomes a rule only if it can be nothing else. */
+import { expect, test } from "vitest";
+import { isProposable, proposal } from "./propose";
+
+test("names and addresses become rules, with ports where the web's are not meant", () => {
+  expect(proposal({ name: "Example.org", port: 443, protocol: "tcp", reason: "name_not_allowed" })).toBe("allow:\n  - host: example.org\n");
+  expect(proposal({ name: "example.org", port: 0, protocol: "udp", reason: "name_not_allowed" })).toBe("allow:\n  - host: example.org\n");
+  expect(proposal({ name: "db.example.org", port: 5432, protocol: "tcp" })).toBe("allow:\n  - host: db.example.org\n    ports: [5432]\n");
+  expect(proposal({ address: "192.0.2.1", port: 53, protocol: "udp" })).toBe("allow:\n  - cidr: 192.0.2.1/32\n    ports: [53]\n    protocol: udp\n");
+  expect(proposal({ address: "2001:db8::1", port: 22, protocol: "tcp" })).toBe("allow:\n  - cidr: 2001:db8::1/128\n    ports: [22]\n");
+});
+
+test("nothing is proposed that no rule opens, or that would be more than a name", () => {
+  expect(isProposable({ name: "example.org", port: 443, protocol: "tcp", reason: "name_not_allowed" })).toBe(true);
+  expect(isProposable({ address: "169.254.169.254", port: 80, protocol: "tcp", reason: "address_metadata" })).toBe(false);
+  for (const name of ["*", "a\nallow:\n  - host: evil", "a: b", "x\u202e.example", "", "a..b", "-a.example"]) {
+    expect(isProposable({ name, port: 443, protocol: "tcp", reason: "name_not_allowed" }), name).toBe(false);
+  }
+});

@@ -1,0 +1,39 @@
+/** A rule that would permit what was denied, as text to look at. Whether it should be permitted is a person's to say. */
+
+export interface Denied {
+  name?: string | null;
+  address?: string | null;
+  port: number;
+  protocol: string;
+  reason?: string | null;
+}
+
+/** Reasons that a rule of a policy can change. What no policy opens is not among them. */
+const CHANGED_BY_A_RULE = ["network_none", "name_not_allowed", "address_not_allowed", "port_not_allowed", "protocol_not_allowed"];
+
+/** Whether a rule would help at all. */
+export function isProposable(denied: Denied): boolean {
+  return CHANGED_BY_A_RULE.includes(denied.reason ?? "") && (quoted(denied.name) !== null || address(denied) !== null);
+}
+
+/** The rule, as lines of a policy. */
+export function proposal(denied: Denied): string {
+  const name = quoted(denied.name);
+  const to = name === null ? `cidr: ${address(denied) ?? ""}` : `host: ${name}`;
+  const lines = ["allow:", `  - ${to}`];
+  // a look-up has no port; the ports of the web are meant where none is named
+  if (denied.port > 0 && !(name !== null && denied.protocol === "tcp" && [80, 443].includes(denied.port))) lines.push(`    ports: [${denied.port}]`);
+  if (denied.protocol === "udp" && denied.port > 0) lines.push("    protocol: udp");
+  return `${lines.join("\n")}\n`;
+}
+
+/** A name that may stand in a policy as it is; a sandbox can ask for any. */
+function quoted(name: string | null | undefined): string | null {
+  return name !== null && name !== undefined && /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]*[a-z0-9])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9])?)*$/i.test(name) ? name.toLowerCase() : null;
+}
+
+function address(denied: Denied): string | null {
+  const text = denied.address ?? "";
+  if (/^\d{1,3}(\.\d{1,3}){3}$/.test(text)) return `${text}/32`;
+  return /^[0-9a-f:]+$/i.test(text) && text.includes(":") ? `${text}/128` : null;
+}
