@@ -252,6 +252,15 @@ mod denials {
     /// A live connection whose name a new policy denies does not go on as "the middle of a connection".
     #[test]
     fn a_connection_does_not_outlive_the_policy_that_let_it_in() {
+        outlives(quic::Port::Same);
+    }
+
+    #[test]
+    fn nor_from_another_port_of_its_client() {
+        outlives(quic::Port::Another);
+    }
+
+    fn outlives(port: quic::Port) {
         denied(policies::INTERNET, |lab, sandbox| {
             quic::serve(&lab.topology.internet, tls(OTHER4), &lab.authority);
             let goes_on = sandbox.run(|| {
@@ -264,6 +273,7 @@ mod denials {
                             all.into_iter().find(|r| r["end"] == "policy_superseded")
                         });
                     }
+                    port
                 })
             });
             let twin =

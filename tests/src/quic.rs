@@ -64,7 +64,16 @@ pub fn echo(
     authority: &Authority,
     bytes: &[u8],
 ) -> Result<Vec<u8>, String> {
-    in_two_halves(to, name, authority, (bytes, b""), || {})
+    in_two_halves(to, name, authority, (bytes, b""), || Port::Same)
+}
+
+/// Where a client goes on from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Port {
+    /// Where it began.
+    Same,
+    /// Another port, as behind a translator that forgot the first (RFC 9000 9).
+    Another,
 }
 
 /// The same, with something that happens between two halves.
@@ -73,7 +82,7 @@ pub fn in_two_halves(
     name: &str,
     authority: &Authority,
     (first, second): (&[u8], &[u8]),
-    between: impl FnOnce(),
+    between: impl FnOnce() -> Port,
 ) -> Result<Vec<u8>, String> {
     let mut tls = (*authority.client()).clone();
     tls.alpn_protocols = vec![b"h3".to_vec()];
@@ -93,7 +102,10 @@ pub fn in_two_halves(
             Ok::<_, String>((connection, send, receive))
         };
         let (connection, mut send, mut receive) = in_time(begin).await?;
-        between();
+        if between() == Port::Another {
+            let socket = UdpSocket::bind(any).map_err(|e| e.to_string())?;
+            endpoint.rebind(socket).map_err(|e| e.to_string())?;
+        }
         let exchange = async {
             send.write_all(second).await.map_err(|e| e.to_string())?;
             send.finish().map_err(|e| e.to_string())?;

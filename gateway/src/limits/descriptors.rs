@@ -8,6 +8,8 @@
 const OWN: usize = 256;
 /// Followers are long-lived, everything else at the control socket lasts milliseconds.
 const MOST_CONTROL: usize = 1024;
+/// The connection, and what it reads or reaches: a segment of the record, the anchors, a sandbox's own port.
+const A_CONTROL: usize = 2;
 /// One refusal at the control socket is being told for so many places.
 const PLACES_A_REFUSAL: usize = 32;
 /// What a network holds while nothing happens: its file of leases, and its namespace or its listener.
@@ -63,7 +65,8 @@ impl Descriptors {
         let limit = limit.min(MOST);
         let rest = limit - OWN.min(limit / 4);
         let sixteenths = |parts: usize| rest / 16 * parts;
-        let control = (sixteenths(2) * PLACES_A_REFUSAL / (PLACES_A_REFUSAL + 1)).min(MOST_CONTROL);
+        let with_refusals = PLACES_A_REFUSAL * A_CONTROL + 1;
+        let control = (sixteenths(2) * PLACES_A_REFUSAL / with_refusals).min(MOST_CONTROL);
         let mut shares = Self {
             control,
             refusals: control / PLACES_A_REFUSAL,
@@ -84,7 +87,7 @@ impl Descriptors {
 
     /// The most that all parts together hold.
     fn held(&self) -> usize {
-        self.control
+        self.control * A_CONTROL
             + self.refusals
             + self.networks * A_NETWORK
             + self.questions

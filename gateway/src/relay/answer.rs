@@ -64,7 +64,10 @@ impl Answer<'_> {
             note: denial.note.as_deref().filter(|_| explained),
         };
         // plain strings and numbers always serialise
-        serde_json::to_vec(&body).unwrap_or_default()
+        let mut bytes = serde_json::to_vec(&body).unwrap_or_default();
+        // a terminal shows it as a line of its own
+        bytes.push(b'\n');
+        bytes
     }
 
     /// Head and body as HTTP/1.1.

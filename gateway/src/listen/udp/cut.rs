@@ -16,8 +16,8 @@ use crate::detect::quic::Look;
 
 /// Longer than clients go on without an answer.
 const KEPT: Duration = Duration::from_mins(5);
-/// All networks together; the oldest make room.
-const MOST: usize = 64 * 1024;
+/// Of one network, whose oldest make room: another's connections push nothing of it out.
+const SHARE: usize = 4 * 1024;
 
 /// Whose connection, and with which server.
 pub(super) type Server = (NetworkId, SocketAddr);
@@ -52,46 +52,66 @@ pub(super) fn is_young(adopted: Option<Instant>, now: Instant) -> bool {
 /// The ends of such connections.
 #[derive(Debug, Default)]
 pub(super) struct Cut {
-    ends: Mutex<Ends>,
+    ends: Mutex<HashMap<NetworkId, Ends>>,
     /// Asked for every batch of datagrams, so nobody waits for the lock where nothing ever ended.
     any: AtomicBool,
 }
 
+/// Of one network.
 #[derive(Debug, Default)]
 struct Ends {
-    at: HashMap<Server, Instant>,
-    order: VecDeque<(Instant, Server)>,
+    at: HashMap<SocketAddr, Instant>,
+    order: VecDeque<(Instant, SocketAddr)>,
+}
+
+impl Ends {
+    fn add(&mut self, server: SocketAddr, now: Instant) {
+        self.forget(now);
+        while self.order.len() >= SHARE {
+            self.forget_oldest();
+        }
+        self.at.insert(server, now);
+        self.order.push_back((now, server));
+    }
+
+    /// Lets go of what is too old to matter.
+    fn forget(&mut self, now: Instant) {
+        let is_old = |at: &Instant| now.saturating_duration_since(*at) >= KEPT;
+        while self.order.front().is_some_and(|(at, _)| is_old(at)) {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((at, old)) = self.order.pop_front()
+            && self.at.get(&old) == Some(&at)
+        {
+            self.at.remove(&old);
+        }
+    }
 }
 
 impl Cut {
-    /// Remembers one.
-    pub fn add(&self, server: Server, now: Instant) {
-        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        while ends.order.len() >= MOST
-            || ends
-                .order
-                .front()
-                .is_some_and(|(at, _)| now.saturating_duration_since(*at) >= KEPT)
-        {
-            let Some((at, old)) = ends.order.pop_front() else {
-                break;
-            };
-            if ends.at.get(&old) == Some(&at) {
-                ends.at.remove(&old);
-            }
+    /// Remembers one; networks of which nothing is known any more are forgotten meanwhile.
+    pub fn add(&self, (network, server): Server, now: Instant) {
+        let mut all = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.contains_key(&network) {
+            all.retain(|_, ends| {
+                ends.forget(now);
+                !ends.order.is_empty()
+            });
         }
-        ends.at.insert(server.clone(), now);
-        ends.order.push_back((now, server));
+        all.entry(network).or_default().add(server, now);
         self.any.store(true, Ordering::Release);
     }
 
     /// Whether one ended here lately.
-    pub fn has(&self, server: &Server, now: Instant) -> bool {
+    pub fn has(&self, (network, server): &Server, now: Instant) -> bool {
         if !self.any.load(Ordering::Acquire) {
             return false;
         }
-        let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = ends.at.get(server);
+        let all = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = all.get(network).and_then(|ends| ends.at.get(server));
         at.is_some_and(|at| now.saturating_duration_since(*at) < KEPT)
     }
 }
@@ -113,8 +133,34 @@ mod tests {
         assert!(cut.has(&key(1), now + KEPT));
         assert!(!cut.has(&key(1), now + KEPT * 2));
         cut.add(key(3), now + KEPT * 3);
-        let ends = cut.ends.lock().unwrap();
-        assert_eq!((ends.at.len(), ends.order.len()), (1, 1));
+        let all = cut.ends.lock().unwrap();
+        assert_eq!((all[&id].at.len(), all[&id].order.len()), (1, 1));
+    }
+
+    #[test]
+    fn one_network_pushes_nothing_of_another_out_and_what_is_over_is_forgotten() {
+        let (cut, now) = (Cut::default(), Instant::now());
+        let id = |last: char| {
+            format!("n000000000000000{last}")
+                .parse::<NetworkId>()
+                .unwrap()
+        };
+        let server = |n: u32| {
+            let [_, a, b, c] = n.to_be_bytes();
+            SocketAddr::from(([10, a, b, c], 443))
+        };
+        cut.add((id('1'), server(0)), now);
+        for n in 0..=u32::try_from(SHARE).unwrap() {
+            cut.add((id('2'), server(n)), now);
+        }
+        assert!(cut.has(&(id('1'), server(0)), now));
+        assert!(
+            !cut.has(&(id('2'), server(0)), now),
+            "its own oldest made room"
+        );
+        assert!(cut.has(&(id('2'), server(1)), now));
+        cut.add((id('3'), server(0)), now + KEPT);
+        assert_eq!(cut.ends.lock().unwrap().len(), 1);
     }
 
     #[test]
