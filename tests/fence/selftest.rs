@@ -101,10 +101,14 @@ fn what_a_killed_doctor_and_a_killed_selftest_left_is_shown_and_uninstalled() {
     };
     // above every number that a process can have (PID_MAX_LIMIT, proc(5)): nobody is this doctor
     let name = format!("sallyport-doctor-{}", (1 << 22) + std::process::id());
-    let make = std::process::Command::new("ip")
-        .args(["netns", "add", &name])
-        .status();
-    assert!(make.expect("ip").success());
+    // anew before each look: another test's `uninstall` on this machine removes it as well
+    let make = || {
+        let add = std::process::Command::new("ip")
+            .args(["netns", "add", &name])
+            .output();
+        add.expect("ip");
+    };
+    make();
     let run = lab
         .gateway()
         .control()
@@ -120,6 +124,7 @@ fn what_a_killed_doctor_and_a_killed_selftest_left_is_shown_and_uninstalled() {
         "{shown}"
     );
     lab.gateway_mut().kill();
+    make();
     let shown = left(&lab);
     assert!(
         shown.contains(&name) && shown.contains("selftest-0123456789abcdef"),
@@ -156,5 +161,6 @@ fn uninstall_waits_for_the_gateway_and_then_leaves_no_link_rule_or_socket() {
     let links = String::from_utf8_lossy(&links.stdout).into_owned();
     assert!(!links.contains("eth0"), "{links}");
     let again = lab.sallyport(&["uninstall", "--dry-run"]).expect(0);
-    assert!(!again.out.contains("namespace"), "{again:?}");
+    let own = name.display().to_string();
+    assert!(!again.out.contains(&own), "{again:?}");
 }

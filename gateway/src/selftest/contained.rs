@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::report::{Check, ContainerReport, SelftestDone, SelftestReport, Variant};
 use super::{Selftest, cause};
 use crate::context::now_ms;
+use crate::control::api::Via;
 use crate::posture::Posture;
 use crate::record::Unwritable;
 
@@ -62,7 +63,8 @@ pub fn take(
         }
         let done = SelftestDone::of(&of_class, report.why.word(), now_ms());
         // sealed first: a record that cannot be written keeps nothing open
-        if let (Some(cause), true) = (cause(&of_class), done.failed > 0) {
+        let failed = done.failed > 0 && posture.via() == Via::Link;
+        if let (Some(cause), true) = (cause(&of_class), failed) {
             let mended = "mend the engine, then `sallyport selftest --container` tries it again";
             posture.hold(
                 holder,
