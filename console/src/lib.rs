@@ -17,5 +17,6 @@ pub mod settings;
 pub mod store;
 pub mod vault;
 
+pub use server::local::runner_token;
 pub use server::owner::fresh_link;
 pub use server::{ServeError, run};

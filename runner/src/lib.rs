@@ -2,8 +2,9 @@
 //!
 //! The journey of a run: the [`api`] takes a request, [`job`] checks it, [`drive`] takes a [`pod`] from the [`pool`] (a
 //! holder whose network the gateway has wired), gives it the job's policy, makes the workload in it ([`sandbox`]), passes
-//! its [`output`] on until it ends, and undoes everything; [`summary`] says what the network saw. [`burial`] removes what
-//! an engine takes its time for, the [`reaper`] what a crash left. [`broker`] answers what a sandbox asks.
+//! its [`output`] on until it ends, and undoes everything; [`summary`] says what the network saw. [`pull`] takes jobs from a
+//! console instead, and tells it everything ([`protocol`]). [`burial`] removes what an engine takes its time for, the
+//! [`reaper`] what a crash left. [`broker`] answers what a sandbox asks.
 //!
 //! Holds the engine's socket and no network power; refuses to own policies and decisions (the gateway's), people and
 //! schedules (the console's). Failure stance: a run that cannot be had exactly as asked is refused.
@@ -20,6 +21,8 @@ pub mod output;
 pub mod packages;
 pub mod pod;
 pub mod pool;
+pub mod protocol;
+pub mod pull;
 pub mod reaper;
 pub mod records;
 pub mod run;
@@ -37,7 +40,7 @@ use std::time::Duration;
 
 use gateway::tasks::Tasks;
 use nix::fcntl::{Flock, FlockArg};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use api::client::{Client, RunnerError, Stream};
@@ -50,6 +53,7 @@ use crate::image::Images;
 use crate::packages::Packages;
 use crate::pod::Pods;
 use crate::pool::Pool;
+use crate::pull::line::Address;
 use crate::records::Records;
 use crate::runs::Runs;
 use crate::sandbox::SandboxError;
@@ -57,6 +61,9 @@ use crate::sandbox::engine::Engine;
 
 /// A stopping runner waits this long for its runs to be cleaned up; what is left then is the next start's to reap.
 const LONGEST_STOP: Duration = Duration::from_mins(1);
+
+/// Of them, for telling the console how its runs ended.
+const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// Why the runner does not run.
 #[derive(Debug, thiserror::Error)]
@@ -195,15 +202,22 @@ pub async fn run(config: RunnerConfig, shutdown: CancellationToken) -> Result<()
             .fill(&filling.pods, &filling.runs, &filling.stopping)
             .await;
     });
+    let (live, pulled) = watch::channel(0);
+    if let Some(address) = runner.config.console.as_deref().and_then(Address::parse) {
+        tasks.spawn("console", pull::pull(runner.clone(), address, live));
+    }
     tracing::info!(engine = runner.pods.backend.facts().name, socket = %runner.config.socket.display(), "the runner is ready");
     shutdown.cancelled().await;
-    stop(&runner, &broker_socket).await;
+    stop(&runner, pulled, &broker_socket).await;
     Ok(())
 }
 
-async fn stop(runner: &Runner, broker_socket: &Path) {
+async fn stop(runner: &Runner, mut pulled: watch::Receiver<usize>, broker_socket: &Path) {
     let wind_down = async {
         runner.runs.end_all(EndReason::RunnerStopped).await;
+        // a console that is away learns by its lease what it was not told
+        let told = pulled.wait_for(|live| *live == 0);
+        let _ = tokio::time::timeout(LAST_WORDS, told).await;
         for pod in runner.pool.close().await {
             let leftovers = runner.pods.discard(pod).await;
             if !leftovers.is_empty() {

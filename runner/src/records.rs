@@ -114,7 +114,7 @@ impl Records {
 }
 
 /// Number of the record's last line: what is older concerns no run of this process.
-async fn head(gateway: &Client) -> Result<u64, ClientError> {
+pub(crate) async fn head(gateway: &Client) -> Result<u64, ClientError> {
     let counters = gateway.counters().await?;
     let missing = || ClientError::Malformed("the counters lack `records`".to_owned());
     counters
@@ -123,7 +123,7 @@ async fn head(gateway: &Client) -> Result<u64, ClientError> {
         .ok_or_else(missing)
 }
 
-fn network_of(entry: &Entry) -> Option<&NetworkId> {
+pub(crate) fn network_of(entry: &Entry) -> Option<&NetworkId> {
     match entry {
         Entry::Open(open) => Some(&open.subject.network),
         Entry::Close(close) => Some(&close.subject.network),

@@ -205,7 +205,7 @@ impl Failure {
     }
 }
 
-mod base64_bytes {
+pub(crate) mod base64_bytes {
     //! Bytes as base64 text.
 
     use base64::Engine as _;

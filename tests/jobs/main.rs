@@ -3,12 +3,14 @@
 mod attacks;
 mod command;
 mod commits;
+mod door;
 mod elsewhere;
 mod input;
 mod mute;
 mod network;
 mod packages;
 mod place;
+mod pulled;
 mod restart;
 mod rootless;
 mod selftest;

@@ -13,12 +13,12 @@ use nix::unistd::Pid;
 
 use crate::world::{Here, lab, run};
 
-fn pid(number: u32) -> Pid {
+pub fn pid(number: u32) -> Pid {
     Pid::from_raw(i32::try_from(number).expect("pid"))
 }
 
 /// The child of this process that is this role.
-fn role(parent: u32, name: &str) -> Option<u32> {
+pub fn role(parent: u32, name: &str) -> Option<u32> {
     std::fs::read_dir("/proc")
         .ok()?
         .flatten()
@@ -39,7 +39,7 @@ fn role(parent: u32, name: &str) -> Option<u32> {
 }
 
 /// `up` in place of the lab's own gateway; both roles answer.
-fn up(lab: &mut Here) -> Child {
+pub fn up(lab: &mut Here) -> Child {
     lab.stop_gateway();
     let config = lab.directory().join("config.yml").display().to_string();
     let mut command = cli::command(&["up", "--config", &config]);
@@ -155,6 +155,6 @@ fn a_role_that_refuses_to_start_ends_up_and_one_that_starts_later_is_waited_for(
     child.wait().expect("it ends");
 }
 
-fn log(directory: &Path) -> String {
+pub fn log(directory: &Path) -> String {
     std::fs::read_to_string(directory.join("up.log")).unwrap_or_default()
 }

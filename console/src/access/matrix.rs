@@ -44,6 +44,8 @@ pub enum Reach {
     Workspace(Role),
     /// An administrator of the instance.
     Instance,
+    /// A runner, by its token. Nobody else, and a runner nothing else.
+    Runner,
 }
 
 /// Whether an API token may.
@@ -98,7 +100,7 @@ impl Action {
     }
 }
 
-use Reach::{Instance, Open, Person, Workspace};
+use Reach::{Instance, Open, Person, Runner, Workspace};
 use Role::{Admin, Member};
 
 matrix! {
@@ -212,4 +214,22 @@ matrix! {
     AskExplain "policy.explain": Workspace(Member), Read;
     /// What changes between two policies.
     AskDiff "policy.diff": Workspace(Member), Read;
+    /// Which runners are there.
+    ListRunners "runner.list": Instance, Never;
+    /// Make a runner.
+    AddRunner "runner.add": Instance, Never;
+    /// Revoke a runner.
+    EndRunner "runner.end": Instance, Never;
+    /// Be a runner.
+    PullHello "pull.hello": Runner, Never;
+    /// Take a run.
+    PullClaim "pull.claim": Runner, Never;
+    /// Keep runs.
+    PullKeep "pull.keep": Runner, Never;
+    /// Begin a run.
+    PullBegin "pull.begin": Runner, Never;
+    /// Tell about a run.
+    PullTell "pull.tell": Runner, Never;
+    /// End a run.
+    PullFinish "pull.finish": Runner, Never;
 }

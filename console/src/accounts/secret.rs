@@ -13,6 +13,8 @@ pub enum Opens {
     Api,
     /// The instance, for its first owner.
     Instance,
+    /// Work, as a runner.
+    Runner,
 }
 
 impl Opens {
@@ -21,6 +23,7 @@ impl Opens {
             Self::Session => "sps_",
             Self::Api => "spt_",
             Self::Instance => "spo_",
+            Self::Runner => "spr_",
         }
     }
 }

@@ -12,6 +12,8 @@ pub mod members;
 pub mod now;
 pub mod owner;
 pub mod policies;
+pub mod pull;
+pub mod runners;
 pub mod runs;
 #[cfg(test)]
 mod runs_tests;
@@ -20,9 +22,12 @@ pub mod session;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_runners;
+#[cfg(test)]
 mod tests_secrets;
 mod thinking;
 pub mod tokens;
+pub mod told;
 pub mod users;
 pub mod workspaces;
 

@@ -183,7 +183,7 @@ pub async fn find(app: &App, caller: &Caller, run: &str) -> Result<Run, Problem>
 fn cause(caller: &Caller) -> Cause {
     match caller.who {
         Who::Token(_) => Cause::Token,
-        Who::Nobody | Who::Person(_) => Cause::Person,
+        Who::Nobody | Who::Runner(_) | Who::Person(_) => Cause::Person,
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Arguments {
 enum Verb {
     /// Print a new link for the first owner, while there is none; earlier links end
     OwnerLink,
+    /// Run a command as a job of this console, print what it prints and what its network saw
+    Sample(super::sample::Arguments),
 }
 
 pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
@@ -37,8 +39,10 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
         return super::config::check(shared);
     }
     let config = shared.load()?.console;
-    if matches!(arguments.verb, Some(Verb::OwnerLink)) {
-        return owner_link(&config, shared);
+    match &arguments.verb {
+        Some(Verb::OwnerLink) => return owner_link(&config, shared),
+        Some(Verb::Sample(sample)) => return super::sample::perform(sample, &config),
+        None => {}
     }
     roles::until_told(|stop| async move {
         ::console::run(config, stop)

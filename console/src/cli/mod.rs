@@ -13,6 +13,7 @@ mod policy;
 mod record;
 mod roles;
 mod run;
+mod sample;
 mod selftest;
 mod uninstall;
 mod up;

@@ -10,7 +10,8 @@ use crate::exit::{Failure, Outcome, Verdict};
 
 const HELP: &str = "\
 Needs the container engine's socket and the gateway's control socket. Runs until it is told to stop (SIGTERM): runs \
-that are live are ended and cleaned up first.";
+that are live are ended and cleaned up first. With `runner.console`, or `--console`, it also pulls work from that \
+console, with the token in `runner.token_file`.";
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -18,13 +19,19 @@ pub struct RunnerArguments {
     /// Only check the configuration
     #[arg(long)]
     check: bool,
+    /// Pull work from the console at this address, such as http://127.0.0.1:8420
+    #[arg(long, value_name = "URL")]
+    console: Option<String>,
 }
 
 pub fn runner(arguments: &RunnerArguments, shared: &Shared) -> Verdict {
     if arguments.check {
         return super::config::check(shared);
     }
-    let config = shared.load()?.runner;
+    let mut config = shared.load()?.runner;
+    if arguments.console.is_some() {
+        config.console.clone_from(&arguments.console);
+    }
     until_told(|stop| async move {
         runner::run(config, stop).await.map_err(|error| {
             let mut failure = Failure::from_error(&error);

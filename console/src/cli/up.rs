@@ -3,7 +3,8 @@
 //! Processes, not threads: the runner holds the engine's socket and the gateway must never, and what answers people
 //! holds neither. A console that does not come up stops nothing else.
 
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -59,6 +60,10 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
         let mut runner = Role::new("runner", Some(socket), shared);
         // one that does not come up stops nothing else
         let mut console = Role::new("console", None, shared);
+        // unless it works for another one
+        if config.runner.console.is_none() {
+            runner.console = Some(format!("http://{}", near(config.console.listen)));
+        }
         gateway.accepts = arguments.open.i_accept_open_networks;
         let (mut terminate, mut interrupt) = (
             signal(SignalKind::terminate())?,
@@ -67,11 +72,15 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
         gateway.start()?;
         runner.start()?;
         console.start()?;
+        let token = token(&config.console, &config.runner.token_file);
+        tokio::pin!(token);
+        let mut has_token = runner.console.is_none();
         let outcome = loop {
             let refused = tokio::select! {
                 refused = gateway.keep() => refused,
                 refused = runner.keep() => refused,
                 refused = console.keep() => refused,
+                () = &mut token, if !has_token => { has_token = true; Ok(()) }
                 _ = terminate.recv() => break Ok(Outcome::Good),
                 _ = interrupt.recv() => break Ok(Outcome::Good),
             };
@@ -85,6 +94,27 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
         gateway.stop().await;
         outcome
     })
+}
+
+/// Sees to it that the runner has a token of its own, as soon as the store can be had.
+async fn token(console: &::console::settings::ConsoleConfig, file: &Path) {
+    let mut told = false;
+    while let Err(error) = ::console::runner_token(console, file).await {
+        if !std::mem::replace(&mut told, true) {
+            show::failure(&Failure::from_error(&error));
+        }
+        tokio::time::sleep(LONGEST_PAUSE).await;
+    }
+}
+
+/// Where this machine reaches a listener.
+fn near(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listen.port())
 }
 
 /// Where a role answers.
@@ -128,6 +158,8 @@ struct Role {
     config: Option<std::path::PathBuf>,
     /// Whether it is told that open networks are accepted.
     accepts: bool,
+    /// The console that a runner pulls work from.
+    console: Option<String>,
     child: Option<Child>,
     /// Where it says that it is there, if a refusal of it is for good before it has.
     socket: Option<Socket>,
@@ -144,6 +176,7 @@ impl Role {
             name,
             config,
             accepts: false,
+            console: None,
             child: None,
             answered: socket.is_none(),
             socket,
@@ -160,6 +193,9 @@ impl Role {
         }
         if self.accepts {
             command.arg("--i-accept-open-networks");
+        }
+        if let Some(console) = &self.console {
+            command.arg("--console").arg(console);
         }
         let child = command
             .spawn()

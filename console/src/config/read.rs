@@ -107,6 +107,8 @@ fn beside(gateway: &GatewayConfig, written: RunnerConfig, section: Option<&Node>
         engine: written.engine,
         pool: written.pool,
         max_runs: written.max_runs,
+        console: written.console,
+        token_file: path("token_file", written.token_file, usual.token_file),
         limits: written.limits,
     }
 }

@@ -9,3 +9,4 @@ pub mod network;
 pub mod reach;
 pub mod schedule;
 pub mod spec;
+pub mod work;

@@ -37,11 +37,13 @@ pub fn document((mut described, actions): (OpenApi, Vec<(String, String, Action)
         let Rule { reach, by_token } = rule(action);
         let security = match (reach, by_token) {
             (Reach::Open, _) => json!([]),
+            (Reach::Runner, _) => json!([{ "runner": [] }]),
             (_, ByToken::Never) => json!([{ "session": [] }]),
             (_, ByToken::Read | ByToken::Write) => json!([{ "session": [] }, { "token": [] }]),
         };
         tell(&["security"], security);
-        if method == "post" && reach != Reach::Open && !action.only_asks() {
+        let takes = !matches!(reach, Reach::Open | Reach::Runner) && !action.only_asks();
+        if method == "post" && takes {
             take_keys(&mut document, &path);
         }
     }
@@ -62,6 +64,7 @@ pub fn document((mut described, actions): (OpenApi, Vec<(String, String, Action)
     let schemes = json!({
         "session": { "type": "apiKey", "in": "cookie", "name": "sallyport_session" },
         "token": { "type": "http", "scheme": "bearer" },
+        "runner": { "type": "http", "scheme": "bearer", "description": "The token of a runner." },
     });
     put(&mut document, &["components", "securitySchemes"], schemes);
     document

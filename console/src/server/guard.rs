@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use super::address::Client;
 use super::app::App;
 use super::idempotent::{self, Go};
-use super::identify::{Caller, Who, identify};
+use super::identify::{Caller, Who, identify, identify_runner};
 use super::input;
 use super::problem::Problem;
 use super::rate::Counted;
@@ -63,7 +63,8 @@ pub async fn admit(
         }
         return Err(refused);
     }
-    if !changes {
+    // what runners tell is no change that somebody asked for: the store has whose it is
+    if !changes || rule(action).reach == Reach::Runner {
         parts.extensions.insert(caller);
         let mut response = next.run(Request::from_parts(parts, body)).await;
         response.extensions_mut().insert(Admitted);
@@ -139,7 +140,7 @@ impl Asked {
     /// The change, for the transaction that makes it.
     fn change(&self, caller: &Caller, key: Option<crate::store::replays::Claimed>) -> Arc<Change> {
         let needs = match rule(self.action).reach {
-            Reach::Open => Needs::Nothing,
+            Reach::Open | Reach::Runner => Needs::Nothing,
             Reach::Person => Needs::Person,
             Reach::Instance => Needs::Instance,
             Reach::Workspace(role) => Needs::Role(role, self.workspace.clone()),
@@ -148,7 +149,7 @@ impl Asked {
         let mut change = Change::new(told, needs, crate::clock::now());
         change.user = caller.user().ok().map(|user| user.id.clone());
         change.credential = match &caller.who {
-            Who::Nobody => None,
+            Who::Nobody | Who::Runner(_) => None,
             Who::Person(found) => Some(found.1.id.clone()),
             Who::Token(found) => Some(found.1.id.clone()),
         };
@@ -159,9 +160,16 @@ impl Asked {
     /// Who asks, by what the store says now.
     async fn caller(&self, app: &App, parts: &Parts) -> Result<Caller, Problem> {
         let client = parts.extensions.get::<Client>().copied();
+        let client = client.ok_or_else(Problem::internal)?;
+        let now = crate::clock::now();
+        let who = if rule(self.action).reach == Reach::Runner {
+            identify_runner(app, &parts.headers, client, now).await?
+        } else {
+            identify(app, &parts.headers, now).await?
+        };
         Ok(Caller {
-            who: identify(app, &parts.headers, crate::clock::now()).await?,
-            client: client.ok_or_else(Problem::internal)?,
+            who,
+            client,
             workspace: None,
         })
     }
@@ -173,6 +181,9 @@ async fn permit(app: &App, asked: &Asked, caller: &mut Caller) -> Result<(), Pro
     may_by_token(&caller.who, rule.by_token)?;
     match rule.reach {
         Reach::Open => {}
+        Reach::Runner => {
+            caller.runner()?;
+        }
         Reach::Person => {
             caller.user()?;
         }
@@ -250,6 +261,7 @@ fn told(caller: &Caller, asked: &Asked, subject: &str, status: StatusCode) -> To
         Who::Nobody => "none".to_owned(),
         Who::Person(found) => format!("session {}", found.1.id),
         Who::Token(found) => format!("token {}", found.1.id),
+        Who::Runner(found) => format!("runner {}", found.id),
     };
     let workspace = caller.workspace.as_ref();
     Told {

@@ -54,7 +54,7 @@ pub async fn turn(app: &App, caller: &Caller, parts: &Parts, body: &Bytes) -> Re
         return Ok(Go::On(None));
     };
     let actor = match &caller.who {
-        Who::Nobody => return Ok(Go::On(None)),
+        Who::Nobody | Who::Runner(_) => return Ok(Go::On(None)),
         Who::Person(found) => format!("user {}", found.0.id),
         Who::Token(found) => format!("token {}", found.1.id),
     };

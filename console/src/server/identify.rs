@@ -1,6 +1,8 @@
 //! Who asks: by the session's cookie or an API token. Looked up in the store at every request, so that what was taken
 //! away is gone at once.
 
+use std::time::Instant;
+
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
@@ -8,10 +10,12 @@ use http::{HeaderMap, StatusCode, header};
 use super::address::Client;
 use super::app::App;
 use super::problem::Problem;
+use super::rate::Counted;
 use crate::access::Role;
 use crate::accounts::cookie;
 use crate::accounts::secret::{Opens, offered};
 use crate::clock::Millis;
+use crate::store::runners::Runner;
 use crate::store::sessions::{Session, Token};
 use crate::store::users::User;
 use crate::store::workspaces::Workspace;
@@ -25,6 +29,8 @@ pub enum Who {
     Person(Box<(User, Session)>),
     /// By a token.
     Token(Box<(User, Token)>),
+    /// By the token of a runner.
+    Runner(Box<Runner>),
 }
 
 /// Who asks, from where, and what they are in the workspace that the path names. Handlers take it as an argument.
@@ -42,7 +48,7 @@ impl Caller {
     /// The user.
     pub fn user(&self) -> Result<&User, Problem> {
         match &self.who {
-            Who::Nobody => Err(Problem::signed_out()),
+            Who::Nobody | Who::Runner(_) => Err(Problem::signed_out()),
             Who::Person(found) => Ok(&found.0),
             Who::Token(found) => Ok(&found.0),
         }
@@ -52,7 +58,15 @@ impl Caller {
     pub fn session(&self) -> Result<&Session, Problem> {
         match &self.who {
             Who::Person(found) => Ok(&found.1),
-            Who::Nobody | Who::Token(_) => Err(Problem::signed_out()),
+            Who::Nobody | Who::Token(_) | Who::Runner(_) => Err(Problem::signed_out()),
+        }
+    }
+
+    /// The runner.
+    pub fn runner(&self) -> Result<&Runner, Problem> {
+        match &self.who {
+            Who::Runner(runner) => Ok(runner),
+            Who::Nobody | Who::Person(_) | Who::Token(_) => Err(bad_token()),
         }
     }
 
@@ -98,6 +112,34 @@ pub async fn identify(app: &App, headers: &HeaderMap, now: Millis) -> Result<Who
     };
     let user = active(app, &session.user_id).await?;
     Ok(user.map_or(Who::Nobody, |user| Who::Person(Box::new((user, session)))))
+}
+
+/// Looks a runner's token up. Who guesses at them waits; runners that are known do not, however much they tell.
+pub async fn identify_runner(
+    app: &App,
+    headers: &HeaderMap,
+    client: Client,
+    now: Millis,
+) -> Result<Who, Problem> {
+    let guesses = || Counted::Account(format!("runner tokens from {}", client.0));
+    let at = Instant::now();
+    if !app.rates.has(guesses(), at) {
+        return Err(Problem::slow_down(
+            "too_many_requests",
+            "too many wrong tokens from this address",
+            5,
+        ));
+    }
+    let bearer = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    if let Some(digest) = bearer.and_then(|text| offered(Opens::Runner, text))
+        && let Some(runner) = app.store.runner(&digest, now).await?
+    {
+        return Ok(Who::Runner(Box::new(runner)));
+    }
+    app.rates.take(guesses(), at);
+    Err(bad_token())
 }
 
 async fn active(app: &App, user: &str) -> Result<Option<User>, Problem> {

@@ -15,6 +15,7 @@ pub mod idempotent;
 pub mod identify;
 pub mod input;
 mod listen;
+pub mod local;
 mod metrics;
 mod origin;
 pub mod owner;

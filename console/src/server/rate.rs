@@ -64,6 +64,15 @@ impl Default for Rates {
 impl Rates {
     /// Takes one request's turn; `false`: there is none.
     pub fn take(&self, caller: Counted, now: Instant) -> bool {
+        self.look(caller, now, 1.0)
+    }
+
+    /// Whether there is a turn, which is not taken.
+    pub fn has(&self, caller: Counted, now: Instant) -> bool {
+        self.look(caller, now, 0.0)
+    }
+
+    fn look(&self, caller: Counted, now: Instant, takes: f64) -> bool {
         let fresh = || {
             Arc::new(Mutex::new(Bucket {
                 left: BURST,
@@ -77,7 +86,7 @@ impl Rates {
         bucket.at = now;
         let may = bucket.left >= 1.0;
         if may {
-            bucket.left -= 1.0;
+            bucket.left -= takes;
         }
         may
     }

@@ -18,6 +18,11 @@ use crate::api;
 
 /// The table.
 pub fn table() -> Table {
+    runners(people())
+}
+
+/// What people and their programs ask.
+fn people() -> Table {
     Table::default()
         .add(Action::ReadAbout, routes!(api::about::read))
         .add(Action::ReadDescription, routes!(api::about::description))
@@ -80,6 +85,20 @@ pub fn table() -> Table {
         .add(Action::AskCheck, routes!(api::policies::checked))
         .add(Action::AskExplain, routes!(api::policies::explained))
         .add(Action::AskDiff, routes!(api::policies::differ))
+}
+
+/// Runners, and what they ask.
+fn runners(table: Table) -> Table {
+    table
+        .add(Action::ListRunners, routes!(api::runners::list))
+        .add(Action::AddRunner, routes!(api::runners::add))
+        .add(Action::EndRunner, routes!(api::runners::end))
+        .add(Action::PullHello, routes!(api::pull::hello))
+        .add(Action::PullClaim, routes!(api::pull::claim))
+        .add(Action::PullKeep, routes!(api::pull::keep))
+        .add(Action::PullBegin, routes!(api::pull::begin))
+        .add(Action::PullTell, routes!(api::told::tell))
+        .add(Action::PullFinish, routes!(api::told::finish))
 }
 
 /// Routes, and what each needs.

@@ -215,12 +215,12 @@ async fn heard(
 ) -> Result<Option<Vec<String>>, Problem> {
     let now = crate::clock::now();
     let (user, only) = match &caller.who {
-        Who::Nobody => return Ok(None),
+        Who::Nobody | Who::Runner(_) => return Ok(None),
         Who::Person(found) => (&found.0.id, None),
         Who::Token(found) => (&found.0.id, Some(&found.1.workspace_id)),
     };
     let credential = match &caller.who {
-        Who::Nobody => "",
+        Who::Nobody | Who::Runner(_) => "",
         Who::Person(found) => &found.1.id,
         Who::Token(found) => &found.1.id,
     };
@@ -248,9 +248,8 @@ async fn heard(
     };
     let may = |topic: &String| {
         roots.iter().any(|root| {
-            topic
-                .strip_prefix(root.as_str())
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            let rest = topic.strip_prefix(root.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         })
     };
     Ok(topics.iter().all(may).then(|| topics.clone()))

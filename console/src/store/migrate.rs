@@ -34,6 +34,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!(4, "0004_replays"),
     migration!(5, "0005_runs"),
     migration!(6, "0006_secrets"),
+    migration!(7, "0007_runners"),
 ];
 
 /// The newest version that this program knows.

@@ -174,7 +174,18 @@ impl Store {
                 .rows_affected();
             match (users, used) {
                 (_, 0) => Claim::NoLink,
-                (0, _) => Claim::Made(insert_user!(tx, user, home, now)),
+                (0, _) => {
+                    let made = insert_user!(tx, user, home, now);
+                    // what was there before anybody was
+                    sqlx::query("INSERT INTO members (workspace_id, user_id, role, created_at) \
+                        SELECT w.id, $1, 'owner', $2 FROM workspaces w \
+                        WHERE NOT EXISTS (SELECT 1 FROM members m WHERE m.workspace_id = w.id)")
+                        .bind(&made)
+                        .bind(now)
+                        .execute(&mut *tx)
+                        .await?;
+                    Claim::Made(made)
+                }
                 _ => Claim::TooLate,
             }
         }))

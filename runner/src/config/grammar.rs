@@ -5,6 +5,7 @@ use netpolicy::document::shape::{Field, Format, Kind, Lexis, Need, Shape};
 
 use super::LARGEST_POOL;
 use crate::job::ImageName;
+use crate::pull::line::Address;
 
 const fn field(key: &'static str, kind: Kind, help: &'static str) -> Field {
     Field {
@@ -67,6 +68,16 @@ pub static RUNNER: Shape = Shape {
             "run_dir",
             Kind::Text(&FOLDER),
             "Folder of sockets and per-run files; the same path for the engine. Default: runner in the gateway's run_dir.",
+        ),
+        field(
+            "console",
+            Kind::Text(&CONSOLE),
+            "The console that this runner pulls work from, such as http://127.0.0.1:8420. Default: none.",
+        ),
+        field(
+            "token_file",
+            Kind::Text(&TOKEN_FILE),
+            "File with this runner's token, its owner's alone. Default: console-token in state_dir.",
         ),
         field(
             "limits",
@@ -134,6 +145,20 @@ static ENGINE: Format = Format {
         let path = text.strip_prefix("unix://").unwrap_or(text);
         matches!(text, "auto" | "docker" | "podman") || path.starts_with('/')
     },
+    lexis: Lexis::Words,
+};
+
+static CONSOLE: Format = Format {
+    expected: "an address such as http://127.0.0.1:8420",
+    pattern: Some("^http://"),
+    fits: |text| Address::parse(text).is_some(),
+    lexis: Lexis::Words,
+};
+
+static TOKEN_FILE: Format = Format {
+    expected: "an absolute path",
+    pattern: Some("^/"),
+    fits: |text| text.starts_with('/'),
     lexis: Lexis::Words,
 };
 

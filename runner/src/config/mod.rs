@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use grammar::RUNNER as SHAPE;
 
 use crate::job::{ImageName, IsolationChoice};
+use crate::pull::line::Address;
 
 /// Which engine runs sandboxes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -69,6 +70,10 @@ pub struct RunnerConfig {
     pub state_dir: PathBuf,
     /// Sockets and per-run files; the engine mounts from here, so the same path for it, too.
     pub run_dir: PathBuf,
+    /// The console that work is pulled from; `None`: from none.
+    pub console: Option<String>,
+    /// The file with the token for it, its owner's alone.
+    pub token_file: PathBuf,
     /// Defaults and ceilings of a run.
     pub limits: Limits,
 }
@@ -143,6 +148,8 @@ impl RunnerConfig {
             socket: run.join("runner.sock"),
             state_dir: state.join("runner"),
             run_dir: run.join("runner"),
+            console: None,
+            token_file: state.join("runner/console-token"),
             limits: Limits::default(),
         }
     }
@@ -161,6 +168,7 @@ impl RunnerConfig {
             ("socket", &self.socket),
             ("state_dir", &self.state_dir),
             ("run_dir", &self.run_dir),
+            ("token_file", &self.token_file),
         ];
         for (key, path) in paths {
             if !path.is_absolute() {
@@ -177,6 +185,13 @@ impl RunnerConfig {
                 "runner.engine: `auto`, `docker`, `podman` or the absolute path of a socket"
                     .to_owned(),
             );
+        }
+        if let Some(console) = &self.console
+            && Address::parse(console).is_none()
+        {
+            mistakes.push(format!(
+                "runner.console: {console:?} is not an address such as http://127.0.0.1:8420"
+            ));
         }
         self.limits.add_mistakes(&mut mistakes);
         mistakes

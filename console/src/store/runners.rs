@@ -1,0 +1,189 @@
+//! Runners: who may pull work, found by the digest of their token; which of their processes is the newest; when they were
+//! heard of.
+
+use super::change::about;
+use super::{Lock, Store, StoreError, change, on, row, transact};
+use crate::clock::{Millis, id};
+
+/// A runner that was heard of is noted so often, at most.
+const NOTED: Millis = 10_000;
+
+row! {
+    /// A runner.
+    pub struct Runner {
+        /// Its id.
+        pub id: String,
+        /// What it is called.
+        pub name: String,
+        /// The one workspace that it works for, if not for all.
+        pub workspace_id: Option<String>,
+        /// Its X25519 key, once it has said it.
+        pub public_key: Option<String>,
+        /// The newest process with its token.
+        pub session: Option<String>,
+        /// Its version.
+        pub version: Option<String>,
+        /// Engine and isolation classes, as JSON.
+        pub facts: Option<String>,
+        /// Runs at once.
+        pub most: i64,
+        /// When it was made.
+        pub created_at: Millis,
+        /// When it was last heard of, to some seconds.
+        pub seen_at: Option<Millis>,
+    }
+}
+
+/// What a process says about itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Greeting<'a> {
+    /// The name of the process.
+    pub session: &'a str,
+    /// Its public key.
+    pub key: &'a str,
+    /// Its version.
+    pub version: &'a str,
+    /// Engine and isolation classes, as JSON.
+    pub facts: &'a str,
+    /// Runs at once.
+    pub most: i64,
+}
+
+/// Every column, for [`Runner`].
+macro_rules! runners_where {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, name, workspace_id, public_key, session, version, facts, most, created_at, seen_at FROM runners WHERE ",
+            $rest
+        )
+    };
+}
+
+impl Store {
+    /// Keeps a runner and returns its id.
+    pub async fn add_runner(
+        &self,
+        name: &str,
+        workspace: Option<&str>,
+        digest: &[u8],
+        now: Millis,
+    ) -> Result<String, StoreError> {
+        let made = id();
+        about(format!("runner={made}"));
+        Ok(change!(self, Lock::Accounts, tx => {
+            sqlx::query("INSERT INTO runners (id, name, workspace_id, digest, most, created_at) VALUES ($1, $2, $3, $4, 0, $5)")
+                .bind(&made)
+                .bind(name)
+                .bind(workspace)
+                .bind(digest)
+                .bind(now)
+                .execute(&mut *tx)
+                .await?;
+            made
+        }))
+    }
+
+    /// Runners after an id.
+    pub async fn runners(&self, after: &str, most: i64) -> Result<Vec<Runner>, StoreError> {
+        Ok(
+            on!(self, pool => sqlx::query_as(runners_where!("id > $1 ORDER BY id LIMIT $2"))
+            .bind(after).bind(most).fetch_all(pool).await)?,
+        )
+    }
+
+    /// The runner of a token; that it was heard of is noted.
+    pub async fn runner(&self, digest: &[u8], now: Millis) -> Result<Option<Runner>, StoreError> {
+        let found: Option<Runner> = on!(self, pool => sqlx::query_as(runners_where!("digest = $1"))
+            .bind(digest).fetch_optional(pool).await)?;
+        if let Some(runner) = found
+            .as_ref()
+            .filter(|r| r.seen_at.is_none_or(|at| now - at > NOTED))
+        {
+            on!(self, pool => sqlx::query("UPDATE runners SET seen_at = $1 WHERE id = $2")
+                .bind(now).bind(&runner.id).execute(pool).await.map(|_| ()))?;
+        }
+        Ok(found)
+    }
+
+    /// Revokes a runner's token; what it holds is given up. `false`: there is none.
+    pub async fn end_runner(&self, runner: &str) -> Result<bool, StoreError> {
+        Ok(change!(self, Lock::Accounts, tx => {
+            let ended = sqlx::query("DELETE FROM runners WHERE id = $1").bind(runner).execute(&mut *tx).await?.rows_affected();
+            sqlx::query("UPDATE queue SET lease_until = 0 WHERE runner_id = $1 AND state <> 'queued'")
+                .bind(runner)
+                .execute(&mut *tx)
+                .await?;
+            ended == 1
+        }))
+    }
+
+    /// A process of a runner begins: it is the runner now, and what an earlier one held is given up.
+    pub async fn greet_runner(
+        &self,
+        runner: &str,
+        greeting: &Greeting<'_>,
+        now: Millis,
+    ) -> Result<(), StoreError> {
+        transact!(self, Lock::Queue, tx => {
+            let was: Option<Option<String>> = sqlx::query_scalar("SELECT session FROM runners WHERE id = $1")
+                .bind(runner)
+                .fetch_optional(&mut *tx)
+                .await?;
+            sqlx::query("UPDATE runners SET session = $1, public_key = $2, version = $3, facts = $4, most = $5, seen_at = $6 WHERE id = $7")
+                .bind(greeting.session)
+                .bind(greeting.key)
+                .bind(greeting.version)
+                .bind(greeting.facts)
+                .bind(greeting.most)
+                .bind(now)
+                .bind(runner)
+                .execute(&mut *tx)
+                .await?;
+            if was.flatten().as_deref() != Some(greeting.session) {
+                sqlx::query("UPDATE queue SET lease_until = 0 WHERE runner_id = $1 AND state <> 'queued'")
+                    .bind(runner)
+                    .execute(&mut *tx)
+                    .await?;
+            }
+        });
+        self.give_up(now).await.map(|_| ())
+    }
+
+    /// Gives up what a runner was given and does not have: the answer got lost on the way.
+    pub async fn give_up_unheld(
+        &self,
+        runner: &str,
+        holding: &[String],
+        now: Millis,
+    ) -> Result<(), StoreError> {
+        let claimed: Vec<String> = on!(self, pool => sqlx::query_scalar(
+            "SELECT run_id FROM queue WHERE runner_id = $1 AND state = 'claimed'").bind(runner).fetch_all(pool).await)?;
+        let lost: Vec<&String> = claimed
+            .iter()
+            .filter(|run| !holding.contains(run))
+            .collect();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        for run in lost {
+            on!(self, pool => sqlx::query(
+                "UPDATE queue SET lease_until = 0 WHERE run_id = $1 AND runner_id = $2 AND state = 'claimed'")
+                .bind(run).bind(runner).execute(pool).await.map(|_| ()))?;
+        }
+        self.give_up(now).await.map(|_| ())
+    }
+
+    /// Runs of a runner that somebody wants to end.
+    pub async fn to_be_ended(&self, runner: &str) -> Result<Vec<String>, StoreError> {
+        Ok(on!(self, pool => sqlx::query_scalar(
+            "SELECT run_id FROM queue WHERE runner_id = $1 AND cancel_at IS NOT NULL AND state <> 'queued'")
+            .bind(runner).fetch_all(pool).await)?)
+    }
+
+    /// Whether there is such a workspace.
+    pub async fn is_workspace(&self, workspace: &str) -> Result<bool, StoreError> {
+        let there: i64 = on!(self, pool => sqlx::query_scalar("SELECT count(*) FROM workspaces WHERE id = $1")
+            .bind(workspace).fetch_one(pool).await)?;
+        Ok(there == 1)
+    }
+}

@@ -1,0 +1,242 @@
+//! One run of a console: may it begin, its secrets, its life, what is told about it, how it ended.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+
+use super::line::AskError;
+use super::tale::Tale;
+use super::{Pauses, Puller};
+use crate::drive;
+use crate::job::Job;
+use crate::pod::network_id;
+use crate::protocol::{Begin, Ending, Fenced, Finish, Heard, Work, context};
+use crate::run::{EndReason, Event, RunId};
+
+/// The last record of a network is written before its detachment is answered; the follower is as far behind as it is busy.
+const LAST_RECORD: Duration = Duration::from_secs(5);
+const STEP: Duration = Duration::from_millis(50);
+/// Events between a run and what tells them.
+const WAITING: usize = 8;
+
+fn now() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Carries a run out, to the console's last answer about it.
+pub async fn run(puller: &Puller, work: Work, tale: Arc<Tale>) {
+    let fence = work.fence;
+    let id = work.run.clone();
+    let path = |verb: &str| format!("/runner/v1/runs/{id}/{verb}");
+    let ending = match ask::<Begin>(puller, &path("begin"), &Fenced { fence }, &tale).await {
+        Ok(Some(Begin::Yes)) => {
+            let tell_path = path("tell");
+            let (ending, ()) = tokio::join!(
+                live(puller, work, &tale),
+                tell(puller, &tell_path, fence, &tale)
+            );
+            ending
+        }
+        Ok(_) => Ending::Cancelled,
+        Err(error) => {
+            tracing::warn!(run = id, %error, "a run that was given to this runner does not begin");
+            return;
+        }
+    };
+    if tale.is_abandoned() {
+        return;
+    }
+    let finish = Finish { fence, end: ending };
+    if let Err(error) = ask::<()>(puller, &path("finish"), &finish, &tale).await {
+        tracing::warn!(run = id, %error, "telling the console how a run ended");
+    }
+}
+
+/// Asks until there is an answer, or it does not matter any more.
+async fn ask<T: serde::de::DeserializeOwned>(
+    puller: &Puller,
+    path: &str,
+    body: &impl serde::Serialize,
+    tale: &Tale,
+) -> Result<Option<T>, AskError> {
+    let mut line = puller.line();
+    let mut pauses = Pauses::new();
+    loop {
+        match line.ask(path, body).await {
+            Err(error @ AskError::Away(_)) if !tale.is_abandoned() => pauses.after(&error).await,
+            answered => return answered,
+        }
+    }
+}
+
+/// Tells everything that there is to tell.
+async fn tell(puller: &Puller, path: &str, fence: i64, tale: &Tale) {
+    let mut line = puller.line();
+    let mut pauses = Pauses::new();
+    while let Some(batch) = tale.batch(fence).await {
+        match line.ask::<Heard>(path, &batch.tell).await {
+            Ok(heard) => {
+                tale.heard(
+                    &batch,
+                    heard.map_or(batch.tell.starts, |heard| heard.output),
+                );
+                pauses = Pauses::new();
+            }
+            Err(AskError::Away(why)) => pauses.after(&AskError::Away(why)).await,
+            Err(error) => {
+                // the run's end is noticed by whoever keeps it; what it printed is nobody's any more
+                tracing::warn!(%error, "a run is given up");
+                tale.abandon();
+            }
+        }
+    }
+}
+
+/// Runs it.
+async fn live(puller: &Puller, work: Work, tale: &Arc<Tale>) -> Ending {
+    let id = work.run.clone();
+    let ending = match job(puller, &work) {
+        Ok(job) => {
+            let (events, mut waiting) = mpsc::channel(WAITING);
+            let driven = puller.runner.clone();
+            // a task of its own: its clean-up is not dropped half done
+            puller.runner.tasks.spawn(
+                "run",
+                async move { drive::drive(&driven, job, events).await },
+            );
+            let mut follow = Follow {
+                puller,
+                id: &id,
+                tale,
+                own: None,
+                input: work.input.map(|input| input.0),
+            };
+            let mut ending = failed("internal", "the runner lost the run");
+            while let Some(event) = waiting.recv().await {
+                if let Some(end) = follow.take(event).await {
+                    ending = end;
+                }
+            }
+            follow.settle().await;
+            ending
+        }
+        Err(ending) => ending,
+    };
+    tale.close();
+    ending
+}
+
+fn failed(code: &str, message: &str) -> Ending {
+    Ending::Failed {
+        code: code.to_owned(),
+        message: message.to_owned(),
+    }
+}
+
+/// The checked job, with its secrets in its environment.
+fn job(puller: &Puller, work: &Work) -> Result<Job, Ending> {
+    let mut request = work.job.clone();
+    if let Some(sealed) = &work.sealed {
+        let opened = puller.key.open(&context(&work.run, work.fence), &sealed.0);
+        let opened = opened.map_err(|error| failed("secrets", &error.to_string()))?;
+        let secrets: std::collections::BTreeMap<String, String> =
+            serde_json::from_slice(&opened)
+                .map_err(|_| failed("secrets", "what was sealed is no set of secrets"))?;
+        request.env.extend(secrets);
+    }
+    Job::check(request, &puller.runner.config.limits)
+        .map_err(|mistakes| failed("bad_request", &format!("the job has mistakes: {mistakes}")))
+}
+
+/// What is known of a run that is being driven.
+struct Follow<'a> {
+    puller: &'a Puller,
+    id: &'a str,
+    tale: &'a Arc<Tale>,
+    own: Option<RunId>,
+    input: Option<bytes::Bytes>,
+}
+
+impl Follow<'_> {
+    /// Takes one event; how it ended, if it is the last one.
+    async fn take(&mut self, event: Event) -> Option<Ending> {
+        let tale = self.tale;
+        let step = |kind: &str, data: serde_json::Value| tale.step(kind, data, now());
+        match event {
+            Event::Accepted { run } => self.accepted(run),
+            Event::Preparing { step: what } => {
+                step("preparing", serde_json::json!({ "step": what }))
+            }
+            Event::Started(started) => {
+                step("started", serde_json::to_value(started).unwrap_or_default())
+            }
+            Event::Stdout(data) => tale.print(false, data.data, now()).await,
+            Event::Stderr(data) => tale.print(true, data.data, now()).await,
+            Event::OutputLimit { bytes } => {
+                step("output_limit", serde_json::json!({ "bytes": bytes }))
+            }
+            // the console has the records themselves
+            Event::Flows(_) => {}
+            Event::Ended {
+                code,
+                reason,
+                leftovers,
+            } => {
+                step(
+                    "ended",
+                    serde_json::json!({ "code": code, "reason": reason, "leftovers": leftovers }),
+                );
+                return Some(Ending::Ended { code, reason });
+            }
+            Event::Failed(failure) => {
+                step("failed", serde_json::to_value(&failure).unwrap_or_default());
+                let hint = failure
+                    .hint
+                    .map(|hint| format!(" ({hint})"))
+                    .unwrap_or_default();
+                let mistakes = failure.mistakes.join("; ");
+                let colon = if mistakes.is_empty() { "" } else { ": " };
+                return Some(failed(
+                    &failure.code,
+                    &format!("{}{colon}{mistakes}{hint}", failure.message),
+                ));
+            }
+        }
+        None
+    }
+
+    fn accepted(&mut self, run: RunId) {
+        if let Some(network) = network_id(&run) {
+            self.puller.taps.open(network, self.tale.clone());
+        }
+        if self.puller.accepted(self.id, &run) {
+            self.puller.runner.runs.end(&run, EndReason::Cancelled);
+        }
+        if let Some(giving) = self.puller.runner.runs.give_input(&run) {
+            // without any it is over at once
+            let input = self.input.take().unwrap_or_default();
+            self.puller.runner.tasks.spawn("input", async move {
+                // a run that reads no more is no failure
+                let _ = giving.send(input).await;
+            });
+        }
+        self.own = Some(run);
+    }
+
+    /// Waits for the last record of its network.
+    async fn settle(&self) {
+        let Some(network) = self.own.as_ref().and_then(network_id) else {
+            return;
+        };
+        let until = Instant::now() + LAST_RECORD;
+        while !self.tale.is_network_over() && !self.tale.is_abandoned() && Instant::now() < until {
+            sleep(STEP).await;
+        }
+        self.puller.taps.close(&network);
+    }
+}
