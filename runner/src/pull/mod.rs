@@ -61,7 +61,7 @@ pub async fn pull(runner: Arc<Runner>, address: Address, live: watch::Sender<usi
     let taps = Arc::new(Taps::default());
     let (following, gateway) = (taps.clone(), runner.pods.gateway.clone());
     runner.tasks.spawn("flows for the console", async move {
-        following.follow(&gateway).await
+        following.follow(&gateway).await;
     });
     let session = RunId::allot().to_string();
     let key = loop {
@@ -86,10 +86,9 @@ pub async fn pull(runner: Arc<Runner>, address: Address, live: watch::Sender<usi
     });
     puller.hello().await;
     let keeping = puller.clone();
-    puller
-        .runner
-        .tasks
-        .spawn("keep runs", async move { keeping.keep().await });
+    puller.runner.tasks.spawn("keep runs", async move {
+        keeping.keep().await;
+    });
     puller.claim().await;
 }
 

@@ -170,15 +170,15 @@ impl Follow<'_> {
         match event {
             Event::Accepted { run } => self.accepted(run),
             Event::Preparing { step: what } => {
-                step("preparing", serde_json::json!({ "step": what }))
+                step("preparing", serde_json::json!({ "step": what }));
             }
             Event::Started(started) => {
-                step("started", serde_json::to_value(started).unwrap_or_default())
+                step("started", serde_json::to_value(started).unwrap_or_default());
             }
             Event::Stdout(data) => tale.print(false, data.data, now()).await,
             Event::Stderr(data) => tale.print(true, data.data, now()).await,
             Event::OutputLimit { bytes } => {
-                step("output_limit", serde_json::json!({ "bytes": bytes }))
+                step("output_limit", serde_json::json!({ "bytes": bytes }));
             }
             // the console has the records themselves
             Event::Flows(_) => {}
