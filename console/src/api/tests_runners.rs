@@ -268,7 +268,7 @@ async fn a_runners_token_opens_the_runners_routes_and_no_other() {
         for (path, method, _) in actions {
             let runners = path.starts_with("/runner/");
             ours += usize::from(runners);
-            let path = path.replace('{', "").replace('}', "");
+            let path = path.replace(['{', '}'], "");
             let method: Method = method.to_uppercase().parse().unwrap();
             let answer = console
                 .tell(
