@@ -48,13 +48,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Puller {
             .clone();
         let session = parts.headers.get(SESSION).and_then(|v| v.to_str().ok());
         if session.is_none() || runner.session.as_deref() != session {
-            return Err(Problem::conflict(
-                "superseded",
-                "another process is this runner now, or none has said hello",
-            ));
+            return Err(superseded());
         }
         Ok(Self(runner))
     }
+}
+
+fn superseded() -> Problem {
+    Problem::conflict(
+        "superseded",
+        "another process is this runner now, or none has said hello",
+    )
 }
 
 /// The run is not this runner's any more.
@@ -134,6 +138,13 @@ pub async fn claim(
             .claim_run(claimer, &QueueRules::default(), now)
             .await?
         {
+            // looked at again with the run in hand: it waited, and may have been revoked meanwhile
+            if !app.store.is_runner(&runner).await? {
+                app.store
+                    .give_up_unheld(&runner.id, &claim.holding, now)
+                    .await?;
+                return Err(superseded());
+            }
             if let Some(work) = prepare(&app, &runner, claimed).await? {
                 return Ok(Json(work).into_response());
             }

@@ -1,5 +1,7 @@
 //! The runner protocol as a runner meets it, on both engines, against one console or two.
 
+use std::time::Duration;
+
 use gateway::control::PolicySource;
 use http::Method;
 use runner::protocol::{SESSION, Work};
@@ -355,4 +357,53 @@ async fn two_consoles_of_one_store_serve_one_runner() {
         "succeeded"
     );
     two.close().await;
+}
+
+#[tokio::test]
+async fn a_claim_that_waits_gets_nothing_once_its_runner_is_revoked() {
+    each(async |store| {
+        let console = Console::on(store.clone());
+        let (stolen, good) = (fake(&console).await, fake(&console).await);
+        let mut waiting = Box::pin(stolen.ask("claim", json!({ "holding": [] })));
+        let early = tokio::time::timeout(Duration::from_millis(300), &mut waiting).await;
+        assert!(early.is_err(), "nothing is there to be claimed: {early:?}");
+        let runners = store.runners("", 10).await.unwrap();
+        assert!(store.end_runner(&runners[0].id).await.unwrap());
+        let (_, run) = submit(&store).await;
+        let answer = waiting.await;
+        assert_eq!(answer.status, 409, "{}", answer.text);
+        assert_eq!(good.claim().await.unwrap().run, run);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_has_a_whole_network_guesses_no_more_tokens_and_a_path_lifts_no_limit() {
+    each(async |store| {
+        let mut console = Console::on(store);
+        let headers = [("authorization", "Bearer spr_x")];
+        let mut refused = 0;
+        for n in 0..400_u32 {
+            console.peer = format!("[2001:db8::{n:x}]:1").parse().unwrap();
+            let answer = console
+                .ask(Method::POST, "/runner/v1/hello", &headers)
+                .await;
+            refused += u32::from(answer.status == 429);
+        }
+        assert!(refused > 0, "every address has guesses of its own");
+        console.peer = "203.0.113.99:1".parse().unwrap();
+        let mut last = 404;
+        for _ in 0..1000 {
+            last = console
+                .ask(Method::GET, "/runner/v1/nothing", &[])
+                .await
+                .status
+                .as_u16();
+            if last != 404 {
+                break;
+            }
+        }
+        assert_eq!(last, 429);
+    })
+    .await;
 }

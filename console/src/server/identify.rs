@@ -121,7 +121,8 @@ pub async fn identify_runner(
     client: Client,
     now: Millis,
 ) -> Result<Who, Problem> {
-    let guesses = || Counted::Account(format!("runner tokens from {}", client.0));
+    let from = crate::api::owner::address(client);
+    let guesses = || Counted::Account(format!("runner tokens from {from}"));
     let at = Instant::now();
     if !app.rates.has(guesses(), at) {
         return Err(Problem::slow_down(

@@ -177,7 +177,8 @@ async fn rate_of_address(State(app): State<App>, mut request: Request, next: Nex
     };
     let client = client(peer.ip(), request.headers(), &app.config.trusted_proxies);
     // runners tell what their runs print; the guard counts who only guesses at their tokens
-    let runner = request.uri().path().starts_with("/runner/v1/");
+    let route = request.extensions().get::<MatchedPath>();
+    let runner = route.is_some_and(|route| route.as_str().starts_with("/runner/v1/"));
     if !runner && !app.rates.take(Counted::address(client.0), Instant::now()) {
         return Problem::slow_down(
             "too_many_requests",

@@ -173,6 +173,13 @@ impl Store {
         self.give_up(now).await.map(|_| ())
     }
 
+    /// Whether this process is still the runner, and its token still good.
+    pub async fn is_runner(&self, runner: &Runner) -> Result<bool, StoreError> {
+        let there: i64 = on!(self, pool => sqlx::query_scalar("SELECT count(*) FROM runners WHERE id = $1 AND session = $2")
+            .bind(&runner.id).bind(&runner.session).fetch_one(pool).await)?;
+        Ok(there == 1)
+    }
+
     /// Runs of a runner that somebody wants to end.
     pub async fn to_be_ended(&self, runner: &str) -> Result<Vec<String>, StoreError> {
         Ok(on!(self, pool => sqlx::query_scalar(
