@@ -11,6 +11,7 @@ pub mod accounts;
 pub mod api;
 pub mod clock;
 pub mod jobs;
+pub mod notify;
 pub mod outbound;
 pub mod server;
 pub mod settings;

@@ -114,6 +114,10 @@ matrix! {
     ClaimInstance "owner.claim": Open, Never;
     /// Sign in.
     SignIn "session.begin": Open, Never;
+    /// Leave for a sign-in provider.
+    LeaveForProvider "provider.leave": Open, Never;
+    /// Come back from one.
+    ComeBackFromProvider "provider.come_back": Open, Never;
     /// Who am I.
     ReadSelf "session.read": Person, Read;
     /// Sign out.
@@ -154,6 +158,16 @@ matrix! {
     AddToken "token.add": Workspace(Member), Never;
     /// Revoke a token.
     EndToken "token.end": Workspace(Member), Never;
+    /// Whom a workspace tells.
+    ListNotifications "notification.list": Workspace(Admin), Never;
+    /// Tell somebody.
+    AddNotification "notification.add": Workspace(Admin), Never;
+    /// Tell somebody nothing any more.
+    EndNotification "notification.end": Workspace(Admin), Never;
+    /// Send a test.
+    TestNotification "notification.test": Workspace(Admin), Never;
+    /// What was sent to somebody.
+    ListDeliveries "delivery.list": Workspace(Admin), Never;
     /// Names of a workspace's secrets.
     ListSecrets "secret.list": Workspace(Member), Read;
     /// One secret, without its value.

@@ -153,7 +153,9 @@ async fn every_route_answers_everybody_as_the_table_says() {
                     .replace("{secret}", "none")
                     .replace("{job}", "none")
                     .replace("{runner}", "none")
-                    .replace("{run}", "none");
+                    .replace("{run}", "none")
+                    .replace("{notification}", "none")
+                    .replace("{provider}", "none");
                 let method: Method = method.to_uppercase().parse().unwrap();
                 let answer = console
                     .tell(method, &path, &headers, json!({ "?": 1 }))

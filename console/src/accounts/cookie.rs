@@ -10,9 +10,21 @@ use crate::settings::{AppUrl, Scheme};
 const SECURE: &str = "__Host-sallyport_session";
 const PLAIN: &str = "sallyport_session";
 
+/// The same for the way back from a sign-in provider.
+const SECURE_SIGN_IN: &str = "__Host-sallyport_sign_in";
+const PLAIN_SIGN_IN: &str = "sallyport_sign_in";
+
 /// Its name; by what people type, whatever a proxy says about a single request.
 fn name(url: Option<&AppUrl>) -> &'static str {
     if is_secure(url) { SECURE } else { PLAIN }
+}
+
+fn sign_in_name(url: Option<&AppUrl>) -> &'static str {
+    if is_secure(url) {
+        SECURE_SIGN_IN
+    } else {
+        PLAIN_SIGN_IN
+    }
 }
 
 fn is_secure(url: Option<&AppUrl>) -> bool {
@@ -21,7 +33,15 @@ fn is_secure(url: Option<&AppUrl>) -> bool {
 
 /// The secret that a request carries. Two cookies of the name are none: which one is whose, nobody can say.
 pub fn read(headers: &HeaderMap, url: Option<&AppUrl>) -> Option<String> {
-    let name = name(url);
+    named(headers, name(url))
+}
+
+/// The secret of a sign-in that is under way at a provider.
+pub fn read_sign_in(headers: &HeaderMap, url: Option<&AppUrl>) -> Option<String> {
+    named(headers, sign_in_name(url))
+}
+
+fn named(headers: &HeaderMap, name: &str) -> Option<String> {
     let lines = headers
         .get_all(header::COOKIE)
         .iter()
@@ -37,17 +57,21 @@ pub fn read(headers: &HeaderMap, url: Option<&AppUrl>) -> Option<String> {
 
 /// Hands a session's secret to a browser.
 pub fn set(secret: &str, url: Option<&AppUrl>) -> Option<HeaderValue> {
-    value(secret, SESSION / SECOND, url)
+    value(name(url), secret, SESSION / SECOND, url)
+}
+
+/// Hands the secret of a sign-in at a provider to a browser, or, empty and for no time, takes it back.
+pub fn set_sign_in(secret: &str, seconds: i64, url: Option<&AppUrl>) -> Option<HeaderValue> {
+    value(sign_in_name(url), secret, seconds, url)
 }
 
 /// Makes a browser forget it.
 pub fn clear(url: Option<&AppUrl>) -> Option<HeaderValue> {
-    value("", 0, url)
+    value(name(url), "", 0, url)
 }
 
-fn value(secret: &str, seconds: i64, url: Option<&AppUrl>) -> Option<HeaderValue> {
+fn value(name: &str, secret: &str, seconds: i64, url: Option<&AppUrl>) -> Option<HeaderValue> {
     let secure = if is_secure(url) { "; Secure" } else { "" };
-    let name = name(url);
     let text =
         format!("{name}={secret}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
     HeaderValue::from_str(&text).ok()

@@ -4,7 +4,10 @@
 //! handed out once and kept as digests; a password is kept as Argon2id.
 
 pub mod cookie;
+pub mod github;
+pub mod jwt;
 pub mod names;
+pub mod oidc;
 pub mod password;
 pub mod secret;
 pub mod variables;

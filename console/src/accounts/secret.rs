@@ -11,6 +11,8 @@ pub enum Opens {
     Session,
     /// The API, as a token.
     Api,
+    /// The way back from a sign-in provider.
+    SignIn,
     /// The instance, for its first owner.
     Instance,
     /// Work, as a runner.
@@ -22,6 +24,7 @@ impl Opens {
         match self {
             Self::Session => "sps_",
             Self::Api => "spt_",
+            Self::SignIn => "spl_",
             Self::Instance => "spo_",
             Self::Runner => "spr_",
         }

@@ -9,9 +9,11 @@ pub mod events;
 pub mod evidence;
 pub mod jobs;
 pub mod members;
+pub mod notifications;
 pub mod now;
 pub mod owner;
 pub mod policies;
+pub mod providers;
 pub mod pull;
 pub mod runners;
 pub mod runs;
@@ -20,7 +22,9 @@ mod runs_tests;
 pub mod secrets;
 pub mod session;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
+#[cfg(test)]
+mod tests_providers;
 #[cfg(test)]
 mod tests_runners;
 #[cfg(test)]

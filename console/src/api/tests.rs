@@ -53,7 +53,7 @@ async fn get(console: &Console, cookie: &str, path: &str) -> Answer {
     console.ask(Method::GET, path, &[("cookie", cookie)]).await
 }
 
-pub(super) async fn owned(store: Store) -> (Console, String) {
+pub(crate) async fn owned(store: Store) -> (Console, String) {
     let console = Console::on(store);
     let claimed = claim(&console).await;
     assert_eq!(claimed.status, 201, "{}", claimed.text);

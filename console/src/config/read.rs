@@ -13,12 +13,13 @@ use serde_json::Value as Json;
 use super::Config;
 
 /// Sections that a file may have.
-pub const SECTIONS: [&str; 7] = [
+pub const SECTIONS: [&str; 8] = [
     "gateway",
     "runner",
     "console",
     "app",
     "auth",
+    "mail",
     "network",
     "workspaces",
 ];

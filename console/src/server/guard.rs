@@ -56,7 +56,9 @@ pub async fn admit(
             1,
         ));
     }
-    let changes = !matches!(parts.method, Method::GET | Method::HEAD) && !action.only_asks();
+    // browsers come back from a provider with a GET; it is bound to a POST before it
+    let safe = matches!(parts.method, Method::GET | Method::HEAD) || action.only_asks();
+    let changes = !safe || action == Action::ComeBackFromProvider;
     if let Err(refused) = permit(&app, &asked, &mut caller).await {
         if changes && refused.status == StatusCode::FORBIDDEN && caller.user().is_ok() {
             record(&app, &caller, &asked, &asked.subject, StatusCode::FORBIDDEN).await?;
@@ -218,7 +220,8 @@ async fn carry_out(
 ) -> Result<Response, Problem> {
     let mut response = change::scope(change.clone(), act).await;
     let status = response.status();
-    if is_told(status) && !(status.is_success() && change.made()) {
+    let is_good = status.is_success() || status.is_redirection();
+    if is_told(status) && !(is_good && change.made()) {
         let about = response.extensions().get::<About>();
         let subject = about.map_or_else(|| change.subject(), |about| about.0.clone());
         record(app, caller, asked, &subject, status).await?;
@@ -232,7 +235,8 @@ async fn carry_out(
 
 /// What was done, and sign-ins and changes that were refused; not what merely did not fit.
 fn is_told(status: StatusCode) -> bool {
-    status.is_success() || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+    let refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    status.is_success() || status == StatusCode::SEE_OTHER || refused
 }
 
 /// Tells the audit log. A change that cannot be told is answered as a failure that says so; the console's log has the entry.

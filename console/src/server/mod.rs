@@ -16,6 +16,7 @@ pub mod identify;
 pub mod input;
 mod listen;
 pub mod local;
+pub mod membership;
 mod metrics;
 mod origin;
 pub mod owner;
@@ -110,6 +111,9 @@ pub async fn run(config: ConsoleConfig, stop: CancellationToken) -> Result<(), S
     let app = App::new(config, store, tasks.clone(), stop)?;
     app.vault.ready(&app.store).await?;
     owner::greet(&app).await?;
+    tasks.spawn("membership", membership::keep_checked(app.clone()));
+    tasks.spawn("news", crate::notify::keep_reading(app.clone()));
+    tasks.spawn("notifications", crate::notify::keep_sending(app.clone()));
     tasks.spawn("rotation", finish_rotation(app.clone()));
     tasks.spawn("tidy", tidy::keep_tidy(app.clone()));
     tasks.spawn("follow", follow::follow(app.clone()));

@@ -28,6 +28,11 @@ fn people() -> Table {
         .add(Action::ReadDescription, routes!(api::about::description))
         .add(Action::ClaimInstance, routes!(api::owner::claim))
         .add(Action::SignIn, routes!(api::session::sign_in))
+        .add(Action::LeaveForProvider, routes!(api::providers::leave))
+        .add(
+            Action::ComeBackFromProvider,
+            routes!(api::providers::come_back),
+        )
         .add(Action::ReadSelf, routes!(api::session::read))
         .add(Action::SignOut, routes!(api::session::sign_out))
         .add(
@@ -51,6 +56,14 @@ fn people() -> Table {
         .add(Action::ListTokens, routes!(api::tokens::list))
         .add(Action::AddToken, routes!(api::tokens::add))
         .add(Action::EndToken, routes!(api::tokens::end))
+        .add(Action::ListNotifications, routes!(api::notifications::list))
+        .add(Action::AddNotification, routes!(api::notifications::add))
+        .add(Action::EndNotification, routes!(api::notifications::end))
+        .add(Action::TestNotification, routes!(api::notifications::test))
+        .add(
+            Action::ListDeliveries,
+            routes!(api::notifications::deliveries),
+        )
         .add(Action::ListSecrets, routes!(api::secrets::list))
         .add(Action::AddSecret, routes!(api::secrets::add))
         .add(Action::ReadSecret, routes!(api::secrets::read))

@@ -8,6 +8,8 @@ use crate::store::{StoreError, replays};
 
 /// Nothing depends on it being sooner: what is over is not found anyway.
 const EVERY: Duration = Duration::from_mins(10);
+/// What was sent can be looked up for so long.
+const DELIVERIES: clock::Millis = 30 * DAY;
 /// A reader who was away longer begins anew.
 const EVENTS: clock::Millis = 7 * DAY;
 
@@ -28,6 +30,8 @@ pub async fn keep_tidy(app: App) {
 async fn tidy(app: &App) -> Result<(), StoreError> {
     let now = clock::now();
     app.store.forget_expired(now, now - DAY).await?;
+    app.store.forget_sign_ins(now).await?;
+    app.store.forget_deliveries(now - DELIVERIES).await?;
     app.store.forget_answers(now - replays::KEPT).await?;
     app.store.forget_events(now - EVENTS).await.map(|_| ())
 }

@@ -3,7 +3,9 @@
 //! One table per section gives the checker and the JSON Schema; what tables cannot say is noted by [`ConsoleConfig::read`],
 //! every mistake at once. Refuses to own: the file (its permissions and other sections are the command line's).
 
+mod mail;
 mod outbound;
+mod providers;
 mod read;
 mod values;
 
@@ -15,7 +17,9 @@ use netpolicy::document::Mistakes;
 use netpolicy::document::shape::{Field, Format, Kind, Lexis, Need, Shape};
 use netpolicy::document::tree::Node;
 
+pub use mail::{MailSettings, MailTls};
 pub use outbound::{Allowed, OutboundSettings};
+pub use providers::{GitHubSettings, OidcSettings, Providers};
 pub use values::{AppUrl, Database, Redacted, Scheme};
 
 /// Where people and programs ask.
@@ -40,6 +44,10 @@ pub struct ConsoleConfig {
     pub url: Option<AppUrl>,
     /// Whether people sign in with email and password.
     pub email_password: bool,
+    /// Who else says who somebody is.
+    pub providers: Providers,
+    /// How mail is sent; `None`: it is not.
+    pub mail: Option<MailSettings>,
     /// Whether there are workspaces; without, everybody is in one.
     pub workspaces: bool,
     /// Whom the console itself calls.
@@ -89,6 +97,8 @@ impl ConsoleConfig {
             trusted_proxies: Vec::new(),
             url: None,
             email_password: true,
+            providers: Providers::default(),
+            mail: None,
             workspaces: true,
             outbound: OutboundSettings::default(),
             gateway: GatewaySide::of(gateway),
@@ -106,7 +116,12 @@ impl ConsoleConfig {
 
     /// What nobody but the file's owner may read.
     pub fn holds_secret(&self) -> bool {
-        matches!(&self.database, Database::Postgres(url) if url.has_password())
+        !self.providers.is_empty()
+            || self
+                .mail
+                .as_ref()
+                .is_some_and(|mail| mail.credentials.is_some())
+            || matches!(&self.database, Database::Postgres(url) if url.has_password())
     }
 
     /// Ports that no sandbox reaches on any address of this machine.
@@ -228,11 +243,18 @@ pub static APP: Shape = Shape {
 /// The `auth` section.
 pub static AUTH: Shape = Shape {
     what: "the auth section",
-    fields: &[field(
-        "email_password",
-        Kind::Flag,
-        "Whether people sign in with email and password. Default true.",
-    )],
+    fields: &[
+        field(
+            "email_password",
+            Kind::Flag,
+            "Whether people sign in with email and password. Default true.",
+        ),
+        field(
+            "providers",
+            Kind::Object(&providers::PROVIDERS),
+            "Who else says who somebody is: oidc, github. Needs app.url.",
+        ),
+    ],
     bonds: &[],
 };
 
@@ -248,10 +270,11 @@ pub static WORKSPACES: Shape = Shape {
 };
 
 /// The sections with their names.
-pub static SECTIONS: [(&str, &Shape); 5] = [
+pub static SECTIONS: [(&str, &Shape); 6] = [
     ("console", &CONSOLE),
     ("app", &APP),
     ("auth", &AUTH),
+    ("mail", &mail::MAIL),
     ("network", &outbound::NETWORK),
     ("workspaces", &WORKSPACES),
 ];

@@ -28,6 +28,14 @@ pub fn config(root: &Node, gateway: &GatewayConfig, mistakes: &mut Mistakes) -> 
     let switch =
         |section: &str, key: &str| there(section).and_then(|s| s.field(key)).and_then(flag);
     config.email_password = switch("auth", "email_password").unwrap_or(true);
+    if let Some(section) = there("auth").and_then(|auth| auth.field("providers")) {
+        config.providers = super::providers::read(section, mistakes);
+        if !config.providers.is_empty() && config.url.is_none() {
+            let message = "`providers` needs `app.url`: a provider sends people back to it";
+            mistakes.add(&section.at, message);
+        }
+    }
+    config.mail = there("mail").and_then(|section| super::mail::read(section, mistakes));
     config.outbound = super::outbound::read(there("network"), mistakes);
     config.workspaces = switch("workspaces", "enabled").unwrap_or(true);
     config

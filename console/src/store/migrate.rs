@@ -35,6 +35,8 @@ const MIGRATIONS: &[Migration] = &[
     migration!(5, "0005_runs"),
     migration!(6, "0006_secrets"),
     migration!(7, "0007_runners"),
+    migration!(8, "0008_identities"),
+    migration!(9, "0009_notifications"),
 ];
 
 /// The newest version that this program knows.

@@ -151,7 +151,11 @@ impl Store {
     pub async fn forget_sealed(&self) -> Result<u64, StoreError> {
         Ok(transact!(self, Lock::Sealed, tx => {
             let lost = sqlx::query("DELETE FROM sealed").execute(&mut *tx).await?.rows_affected();
-            for over in ["DELETE FROM secrets", "DELETE FROM keyring"] {
+            for over in [
+                "DELETE FROM secrets",
+                "DELETE FROM notifications",
+                "DELETE FROM keyring",
+            ] {
                 sqlx::query(over).execute(&mut *tx).await?;
             }
             lost

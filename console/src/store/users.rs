@@ -144,6 +144,7 @@ macro_rules! insert_user {
         user_id
     }};
 }
+pub(super) use insert_user;
 
 impl Store {
     /// Makes a user with its workspace; an address that is taken is [`StoreError::is_taken`].

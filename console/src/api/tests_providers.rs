@@ -1,0 +1,520 @@
+//! Sign-in by providers as a browser meets it, against doubles that check what real ones check.
+
+use std::sync::{Arc, Mutex};
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::{HeaderMap, Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::tests::owned;
+use crate::accounts::oidc::challenge;
+use crate::clock;
+use crate::server::membership;
+use crate::server::testing::{Answer, Console};
+use crate::settings::{AppUrl, ConsoleConfig, GitHubSettings, OidcSettings, Redacted};
+use crate::store::Store;
+use crate::store::testing::each;
+
+/// What a double answers, and what it was asked with.
+#[derive(Clone)]
+struct Double(Arc<Mutex<Inner>>, Arc<EcdsaKeyPair>);
+
+struct Inner {
+    origin: String,
+    /// Claims of the next tokens.
+    claims: Value,
+    /// Of the sign-in under way.
+    nonce: String,
+    challenge: String,
+    /// Statuses and bodies by path.
+    github: Value,
+    /// Whether a refresh token is still good.
+    refreshes: bool,
+}
+
+impl Double {
+    async fn start() -> Self {
+        let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        let inner = Inner {
+            origin,
+            claims: json!({ "sub": "7", "name": "Eve", "email": "eve@example.com", "email_verified": true, "groups": ["crew"] }),
+            nonce: String::new(),
+            challenge: String::new(),
+            github: json!({}),
+            refreshes: true,
+        };
+        let double = Self(Arc::new(Mutex::new(inner)), Arc::new(key));
+        let router = Router::new()
+            .route("/.well-known/openid-configuration", get(discovery))
+            .route("/keys", get(keys))
+            .route("/token", post(token))
+            .route("/login/oauth/access_token", post(github_token))
+            .route("/api/{*path}", get(github_api))
+            .with_state(double.clone());
+        gateway::tasks::Tasks::default().spawn("provider", async move {
+            axum::serve(listener, router).await.unwrap();
+        });
+        double
+    }
+
+    fn origin(&self) -> String {
+        self.0.lock().unwrap().origin.clone()
+    }
+
+    fn says(&self, name: &str, value: Value) {
+        self.0.lock().unwrap().claims[name] = value;
+    }
+
+    fn id_token(&self, nonce: bool) -> String {
+        let inner = self.0.lock().unwrap();
+        let now = clock::now() / 1000;
+        let mut claims = inner.claims.clone();
+        for (name, value) in [
+            ("iss", json!(inner.origin)),
+            ("aud", json!("us")),
+            ("iat", json!(now)),
+            ("exp", json!(now + 300)),
+        ] {
+            if claims.get(name).is_none() {
+                claims[name] = value;
+            }
+        }
+        if nonce {
+            claims["nonce"] = json!(inner.nonce);
+        }
+        let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let signed = format!(
+            "{}.{}",
+            part(json!({ "alg": "ES256", "kid": "1" })),
+            part(claims)
+        );
+        let made = self
+            .1
+            .sign(&SystemRandom::new(), signed.as_bytes())
+            .unwrap();
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(made.as_ref()))
+    }
+}
+
+async fn discovery(State(double): State<Double>) -> Json<Value> {
+    let origin = double.origin();
+    Json(
+        json!({ "issuer": origin, "authorization_endpoint": format!("{origin}/authorize"),
+        "token_endpoint": format!("{origin}/token"), "jwks_uri": format!("{origin}/keys"),
+        "authorization_response_iss_parameter_supported": true }),
+    )
+}
+
+async fn keys(State(double): State<Double>) -> Json<Value> {
+    let point = double.1.public_key().as_ref()[1..].to_vec();
+    let (x, y) = point.split_at(32);
+    let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
+    Json(json!({ "keys": [{ "kty": "EC", "crv": "P-256", "x": x, "y": y, "kid": "1" }] }))
+}
+
+/// A form; nothing that the tests send is encoded but colons and slashes of addresses.
+fn fields(body: &str) -> std::collections::HashMap<&str, &str> {
+    body.split('&')
+        .filter_map(|pair| pair.split_once('='))
+        .collect()
+}
+
+async fn token(State(double): State<Double>, headers: HeaderMap, body: String) -> Response {
+    let fields = fields(&body);
+    let refused = || {
+        (
+            StatusCode::BAD_REQUEST,
+            Json(json!({ "error": "invalid_grant" })),
+        )
+            .into_response()
+    };
+    // us:s3cret
+    if headers.get("authorization").and_then(|v| v.to_str().ok()) != Some("Basic dXM6czNjcmV0") {
+        return (
+            StatusCode::UNAUTHORIZED,
+            Json(json!({ "error": "invalid_client" })),
+        )
+            .into_response();
+    }
+    let at_sign_in = fields["grant_type"] == "authorization_code";
+    let fits = if at_sign_in {
+        let inner = double.0.lock().unwrap();
+        fields["code"] == "good" && challenge(fields["code_verifier"]) == inner.challenge
+    } else {
+        fields["refresh_token"] == "again" && double.0.lock().unwrap().refreshes
+    };
+    if !fits {
+        return refused();
+    }
+    Json(json!({ "access_token": "a", "token_type": "Bearer", "refresh_token": "again", "id_token": double.id_token(at_sign_in) }))
+        .into_response()
+}
+
+async fn github_token(State(double): State<Double>, body: String) -> Response {
+    let fields = fields(&body);
+    let inner = double.0.lock().unwrap();
+    let fits = fields["code"] == "good"
+        && fields["client_secret"] == "s3cret"
+        && challenge(fields["code_verifier"]) == inner.challenge;
+    if fits {
+        return Json(json!({ "access_token": "gho_x" })).into_response();
+    }
+    Json(json!({ "error": "bad_verification_code" })).into_response()
+}
+
+async fn github_api(State(double): State<Double>, Path(path): Path<String>) -> Response {
+    let inner = double.0.lock().unwrap();
+    let Some(answer) = inner.github.get(&path) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let status = answer["status"]
+        .as_u64()
+        .and_then(|s| u16::try_from(s).ok())
+        .unwrap_or(200);
+    (
+        StatusCode::from_u16(status).unwrap(),
+        Json(answer["body"].clone()),
+    )
+        .into_response()
+}
+
+/// A console with an owner, whose provider is the double.
+async fn console(store: Store, double: &Double, groups: Option<&[&str]>) -> Console {
+    let origin = double.origin();
+    let _ = owned(store.clone()).await;
+    let mut config = ConsoleConfig {
+        url: AppUrl::parse("http://localhost:8420"),
+        ..ConsoleConfig::default()
+    };
+    let secret = || Redacted::new("s3cret".to_owned());
+    config.providers.oidc = Some(OidcSettings {
+        name: "Company".into(),
+        issuer: origin.clone(),
+        client_id: "us".into(),
+        client_secret: secret(),
+        allowed_groups: groups.map(|groups| groups.iter().map(|g| (*g).to_owned()).collect()),
+        groups_claim: "groups".into(),
+        scopes: vec!["openid".into()],
+    });
+    config.providers.github = Some(GitHubSettings {
+        client_id: "us".into(),
+        client_secret: secret(),
+        users: vec!["Mona".into()],
+        organizations: vec!["crew".into()],
+        url: origin.clone(),
+        api: format!("{origin}/api"),
+    });
+    Console::with(store, config)
+}
+
+/// Leaves for the provider; the browser's cookie and the state.
+async fn leave(console: &Console, double: &Double, provider: &str) -> (String, String) {
+    let path = format!("/api/v1/providers/{provider}/sign-in");
+    let left = console.tell(Method::POST, &path, &[], json!({})).await;
+    assert_eq!(left.status, 200, "{}", left.text);
+    let cookie = left.headers["set-cookie"].to_str().unwrap();
+    assert!(cookie.contains("HttpOnly; SameSite=Lax"), "{cookie}");
+    let location = left.json["location"].as_str().unwrap();
+    let field = |name: &str| {
+        let (_, rest) = location.split_once(&format!("{name}=")).unwrap_or_default();
+        rest.split('&').next().unwrap().to_owned()
+    };
+    assert!(
+        location.contains("code_challenge_method=S256"),
+        "{location}"
+    );
+    let mut inner = double.0.lock().unwrap();
+    inner.nonce = field("nonce");
+    inner.challenge = field("code_challenge");
+    (cookie.split(';').next().unwrap().to_owned(), field("state"))
+}
+
+async fn back(
+    console: &Console,
+    double: &Double,
+    provider: &str,
+    cookie: &str,
+    query: &str,
+) -> Answer {
+    let path = format!(
+        "/api/v1/providers/{provider}/callback?{query}&iss={}",
+        double.origin()
+    );
+    console
+        .ask(
+            Method::GET,
+            &path,
+            &[("cookie", cookie), ("sec-fetch-site", "cross-site")],
+        )
+        .await
+}
+
+/// A whole sign-in; where it leads, and the session's cookie.
+async fn sign_in(console: &Console, double: &Double, provider: &str) -> (String, Option<String>) {
+    let (cookie, state) = leave(console, double, provider).await;
+    let answer = back(
+        console,
+        double,
+        provider,
+        &cookie,
+        &format!("code=good&state={state}"),
+    )
+    .await;
+    assert_eq!(answer.status, 303, "{}", answer.text);
+    let session = answer.headers.get_all("set-cookie").iter().find_map(|v| {
+        let text = v.to_str().unwrap();
+        text.starts_with("sallyport_session=sps_")
+            .then(|| text.split(';').next().unwrap().to_owned())
+    });
+    (
+        answer.headers["location"].to_str().unwrap().to_owned(),
+        session,
+    )
+}
+
+async fn me(console: &Console, cookie: &str) -> Answer {
+    console
+        .ask(Method::GET, "/api/v1/session", &[("cookie", cookie)])
+        .await
+}
+
+#[tokio::test]
+async fn who_is_in_a_group_comes_in_and_goes_when_they_leave_it() {
+    each(async |store| {
+        let double = Double::start().await;
+        let console = console(store.clone(), &double, Some(&["crew"])).await;
+        let (place, session) = sign_in(&console, &double, "oidc").await;
+        let session = session.unwrap();
+        assert_eq!(place, "/");
+        let seen = me(&console, &session).await;
+        assert_eq!(
+            (&seen.json["email"], &seen.json["instance_admin"]),
+            (&json!("eve@example.com"), &json!(false))
+        );
+        // the same person again is the same user
+        let (_, again) = sign_in(&console, &double, "oidc").await;
+        assert_eq!(
+            me(&console, &again.unwrap()).await.json["id"],
+            seen.json["id"]
+        );
+        let audit = store.audit_after(None, 0, 100).await.unwrap();
+        assert!(
+            audit
+                .iter()
+                .any(|e| e.action == "provider.come_back" && e.subject.contains("provider=oidc")),
+            "{audit:?}"
+        );
+        // asked again within a quarter of an hour, by what the provider says then
+        let later = clock::now() + 10 * clock::MINUTE;
+        membership::check(&console.app, later).await.unwrap();
+        assert_eq!(me(&console, &session).await.status, 200);
+        double.says("groups", json!(["others"]));
+        membership::check(&console.app, later + 10 * clock::MINUTE)
+            .await
+            .unwrap();
+        assert_eq!(me(&console, &session).await.status, 401);
+        let (place, none) = sign_in(&console, &double, "oidc").await;
+        assert_eq!((place.as_str(), none), ("/#sign-in=not_allowed", None));
+        // a provider that takes the token back says no
+        double.says("groups", json!(["crew"]));
+        let (_, session) = sign_in(&console, &double, "oidc").await;
+        double.0.lock().unwrap().refreshes = false;
+        membership::check(&console.app, later).await.unwrap();
+        assert_eq!(me(&console, &session.unwrap()).await.status, 401);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn claims_that_only_look_like_a_group_let_nobody_in() {
+    each(async |store| {
+        let double = Double::start().await;
+        let console = console(store.clone(), &double, Some(&["crew"])).await;
+        for groups in [
+            json!("crew"),
+            json!("crew,admins"),
+            json!([]),
+            json!(["Crew"]),
+            json!(["crews"]),
+            json!([["crew"]]),
+            json!({ "crew": true }),
+            Value::Null,
+        ] {
+            double.says("groups", groups.clone());
+            let (place, session) = sign_in(&console, &double, "oidc").await;
+            assert_eq!(
+                (place.as_str(), session),
+                ("/#sign-in=not_allowed", None),
+                "{groups}"
+            );
+        }
+        // nobody was made a user by trying
+        assert_eq!(store.users("", "", 10).await.unwrap().len(), 1);
+        double.says("groups", json!(["others", "crew"]));
+        assert!(sign_in(&console, &double, "oidc").await.1.is_some());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_way_back_counts_once_and_in_the_browser_that_left() {
+    each(async |store| {
+        let double = Double::start().await;
+        let console = console(store, &double, None).await;
+        let (cookie, state) = leave(&console, &double, "oidc").await;
+        let (other, _) = leave(&console, &double, "oidc").await;
+        let (cookie2, state2) = leave(&console, &double, "oidc").await;
+        let good = format!("code=good&state={state}");
+        for (cookie, query) in [
+            (other.as_str(), good.as_str()),
+            ("", good.as_str()),
+            (cookie.as_str(), "code=good&state="),
+            (cookie.as_str(), "code=good"),
+            (cookie.as_str(), "code=good&state=spl_x"),
+        ] {
+            let answer = back(&console, &double, "oidc", cookie, query).await;
+            assert_eq!(answer.headers["location"], "/#sign-in=expired", "{query}");
+        }
+        // another provider's way back, another code, no code
+        let answer = back(&console, &double, "github", &cookie, &good).await;
+        assert_eq!(answer.headers["location"], "/#sign-in=expired");
+        let answer = back(&console, &double, "oidc", &cookie, &good).await;
+        assert_eq!(
+            answer.headers["location"], "/#sign-in=expired",
+            "taken by the try before"
+        );
+        let answer = back(
+            &console,
+            &double,
+            "oidc",
+            &cookie2,
+            &format!("error=access_denied&state={state2}"),
+        )
+        .await;
+        assert_eq!(answer.headers["location"], "/#sign-in=failed");
+        // an answer that names another issuer, or a verifier that is not the one of this sign-in
+        let (cookie, state) = leave(&console, &double, "oidc").await;
+        let path = format!(
+            "/api/v1/providers/oidc/callback?code=good&state={state}&iss=https://evil.example"
+        );
+        let mixed = console
+            .ask(Method::GET, &path, &[("cookie", &cookie)])
+            .await;
+        assert_eq!(mixed.headers["location"], "/#sign-in=failed");
+        let (cookie, state) = leave(&console, &double, "oidc").await;
+        double.0.lock().unwrap().challenge = challenge("another");
+        let answer = back(
+            &console,
+            &double,
+            "oidc",
+            &cookie,
+            &format!("code=good&state={state}"),
+        )
+        .await;
+        assert_eq!(answer.headers["location"], "/#sign-in=failed");
+        let (_, session) = sign_in(&console, &double, "oidc").await;
+        assert!(session.is_some());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_address_that_a_provider_names_makes_nobody_somebody_else() {
+    each(async |store| {
+        let double = Double::start().await;
+        let console = console(store.clone(), &double, None).await;
+        for (email, verified, place) in [
+            ("ada@example.com", true, "/#sign-in=address_taken"),
+            ("ADA@example.com", true, "/#sign-in=address_taken"),
+            // not checked by the provider: no address at all, and so nobody's
+            ("ada@example.com", false, "/"),
+        ] {
+            double.says("email", json!(email));
+            double.says("email_verified", json!(verified));
+            let (led, session) = sign_in(&console, &double, "oidc").await;
+            assert_eq!(led, place, "{email} {verified}");
+            if let Some(session) = session {
+                let seen = me(&console, &session).await;
+                assert!(
+                    seen.json["email"]
+                        .as_str()
+                        .unwrap()
+                        .ends_with("@oidc.invalid"),
+                    "{}",
+                    seen.text
+                );
+                assert_eq!(seen.json["instance_admin"], false);
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn github_lets_listed_users_and_active_members_in() {
+    each(async |store| {
+        let double = Double::start().await;
+        let console = console(store, &double, None).await;
+        let account = |id: u64, login: &str| json!({ "body": { "id": id, "login": login, "name": null } });
+        let member = |state: &str| json!({ "body": { "state": state, "organization": { "login": "Crew" } } });
+        let refused = json!({ "status": 403, "body": {} });
+        let broken = json!({ "status": 500, "body": {} });
+        for (user, membership, place) in [
+            (account(1, "mona"), refused.clone(), "/"),
+            // the name of somebody who has been here, on another account
+            (account(2, "MONA"), refused.clone(), "/#sign-in=not_allowed"),
+            (account(3, "eve"), member("active"), "/"),
+            (account(4, "mallory"), member("pending"), "/#sign-in=not_allowed"),
+            (account(4, "mallory"), refused, "/#sign-in=not_allowed"),
+            (account(4, "mallory"), json!({ "status": 404, "body": {} }), "/#sign-in=not_allowed"),
+            (account(4, "mallory"), broken.clone(), "/#sign-in=failed"),
+            (broken, member("active"), "/#sign-in=failed"),
+        ] {
+            double.0.lock().unwrap().github = json!({ "user": user, "user/memberships/orgs/crew": membership });
+            let (led, _) = sign_in(&console, &double, "github").await;
+            assert_eq!(led, place, "{user} {membership}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_first_owner_comes_by_the_link_alone() {
+    each(async |store| {
+        let double = Double::start().await;
+        let origin = double.origin();
+        let mut config = ConsoleConfig {
+            url: AppUrl::parse("http://localhost:8420"),
+            ..ConsoleConfig::default()
+        };
+        config.providers.oidc = Some(OidcSettings {
+            name: "Company".into(),
+            issuer: origin,
+            client_id: "us".into(),
+            client_secret: Redacted::new("s3cret".to_owned()),
+            allowed_groups: None,
+            groups_claim: "groups".into(),
+            scopes: vec!["openid".into()],
+        });
+        let console = Console::with(store.clone(), config);
+        let (place, session) = sign_in(&console, &double, "oidc").await;
+        assert_eq!((place.as_str(), session), ("/#sign-in=no_owner", None));
+        assert_eq!(store.users("", "", 10).await.unwrap().len(), 0);
+        let about = console.ask(Method::GET, "/api/v1", &[]).await;
+        assert_eq!(
+            about.json["providers"],
+            json!([{ "id": "oidc", "name": "Company" }])
+        );
+        assert!(!about.text.contains("s3cret"), "{}", about.text);
+    })
+    .await;
+}

@@ -1,0 +1,183 @@
+//! Telling people and programs: events become deliveries, deliveries become webhooks and mail.
+//!
+//! [`news`] says which events are worth telling, [`keep_reading`] queues them, [`keep_sending`] sends what is due, by the
+//! guarded client alone. What is sent carries an id that is the same at each attempt, so that a receiver knows a double.
+//! Failure stance: what cannot be sent is tried again, ever more slowly, and given up after [`MOST_ATTEMPTS`]; how each
+//! attempt ended can be read.
+
+mod mail;
+#[cfg(test)]
+mod tests;
+mod webhook;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::clock::{self, HOUR, MINUTE, Millis, SECOND};
+use crate::server::app::App;
+use crate::store::StoreError;
+use crate::store::events::{self, Event};
+use crate::store::notifications::{Delivery, News};
+
+pub use webhook::{fresh_key, signature};
+
+/// About what somebody can be told.
+pub const TOPICS: [&str; 2] = ["run.failed", "run.succeeded"];
+/// What the test button sends.
+pub const TEST: &str = "test";
+
+/// Whoever claims a delivery has this long; longer than a call may take.
+const CLAIM: Millis = MINUTE;
+/// Five minutes, half an hour, two hours, and so on would be too slow for a first try again.
+const PAUSES: [Millis; 6] = [
+    10 * SECOND,
+    MINUTE,
+    5 * MINUTE,
+    30 * MINUTE,
+    2 * HOUR,
+    6 * HOUR,
+];
+/// Then it is given up.
+const MOST_ATTEMPTS: usize = PAUSES.len() + 1;
+/// Without being woken: other consoles' events, and what is tried again.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// Why something was not delivered, in words for who set it up.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Undelivered(pub String);
+
+/// What of an event is worth telling.
+pub fn news(event: &Event) -> Option<News> {
+    let workspace = event.topic.strip_prefix("workspace/")?;
+    if event.kind != "run" || workspace.contains('/') {
+        return None;
+    }
+    let data: Value = serde_json::from_str(&event.data).ok()?;
+    let topic = match data.get("state")?.as_str()? {
+        "failed" | "timed_out" | "lost" => "run.failed",
+        "succeeded" => "run.succeeded",
+        _ => return None,
+    };
+    let body = json!({ "type": topic, "at": event.at, "workspace": workspace, "event": event.seq, "data": data });
+    Some(News {
+        workspace: workspace.to_owned(),
+        topic,
+        body: body.to_string(),
+    })
+}
+
+/// Follows the event log until the console stops.
+pub async fn keep_reading(app: App) {
+    let mut rung = events::rung();
+    loop {
+        match read(&app).await {
+            Ok(true) => continue,
+            Ok(false) => {}
+            Err(error) => told(&error, "reading events for notifications"),
+        }
+        let _ = tokio::time::timeout(EVERY, rung.changed()).await;
+    }
+}
+
+/// Queues the news of the next events; whether there were any.
+pub async fn read(app: &App) -> Result<bool, StoreError> {
+    let from = app.store.notified().await?;
+    let events = app.store.events_since(from).await?;
+    let Some(last) = events.last() else {
+        return Ok(false);
+    };
+    let news: Vec<News> = events.iter().filter_map(news).collect();
+    app.store
+        .queue_news((from, last.seq), &news, clock::now())
+        .await?;
+    Ok(true)
+}
+
+/// Sends what is due until the console stops.
+pub async fn keep_sending(app: App) {
+    let mut rung = events::rung();
+    loop {
+        match send_due(&app, clock::now()).await {
+            Ok(0) => {}
+            Ok(_) => continue,
+            Err(error) => told(&error, "sending notifications"),
+        }
+        let _ = tokio::time::timeout(EVERY, rung.changed()).await;
+    }
+}
+
+fn told(error: &StoreError, doing: &str) {
+    tracing::warn!(
+        error = error as &dyn std::error::Error,
+        doing,
+        "notifications wait"
+    );
+}
+
+/// Sends what is due, all at the same time; how many that were.
+pub async fn send_due(app: &App, now: Millis) -> Result<usize, StoreError> {
+    let due = app.store.claim_deliveries(now, now + CLAIM).await?;
+    let sent = due.iter().map(|delivery| attempt(app, delivery, now));
+    for done in futures_util::future::join_all(sent).await {
+        done?;
+    }
+    Ok(due.len())
+}
+
+async fn attempt(app: &App, delivery: &Delivery, now: Millis) -> Result<(), StoreError> {
+    let (state, outcome) = match send(app, delivery).await {
+        Ok(outcome) => ("done", outcome),
+        Err(error) => {
+            let made = usize::try_from(delivery.attempts).unwrap_or(MOST_ATTEMPTS) + 1;
+            let state = if made >= MOST_ATTEMPTS {
+                "failed"
+            } else {
+                "waiting"
+            };
+            (state, error.to_string())
+        }
+    };
+    let pause = usize::try_from(delivery.attempts)
+        .ok()
+        .and_then(|made| PAUSES.get(made));
+    let again = now + pause.copied().unwrap_or_default();
+    // what a stranger's server says may be anything
+    let outcome: String = outcome
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(300)
+        .collect();
+    app.store
+        .delivered(&delivery.id, state, &outcome, again)
+        .await
+}
+
+async fn send(app: &App, delivery: &Delivery) -> Result<String, Undelivered> {
+    let inside = |error: StoreError| {
+        told(&error, "looking up whom to tell");
+        Undelivered("something inside Sallyport failed; its log has the cause".to_owned())
+    };
+    let whom = app
+        .store
+        .notification(&delivery.notification_id)
+        .await
+        .map_err(inside)?;
+    let whom = whom.ok_or_else(|| Undelivered("there is nobody to tell any more".to_owned()))?;
+    match whom.kind.as_str() {
+        "webhook" => webhook::send(app, &whom, delivery).await,
+        _ => mail::send(app, &whom, delivery).await,
+    }
+}
+
+/// An error with what caused it, for who set a notification up. No call's error holds more than an origin.
+fn chain(error: &dyn std::error::Error) -> Undelivered {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    Undelivered(text)
+}

@@ -1,0 +1,230 @@
+//! Who is who at a sign-in provider, and sign-ins that are under way there.
+
+use super::change::about;
+use super::sealed::put_sealed;
+use super::users::{Home, NewUser, insert_user};
+use super::{Lock, Store, StoreError, on, row, transact};
+use crate::access::Role;
+use crate::clock::{Millis, id};
+use crate::vault::Sealed;
+
+/// The kind of a sealed token of a provider.
+pub const KIND: &str = "identity";
+
+row! {
+    /// A person of a provider.
+    pub struct Identity {
+        /// Its id.
+        pub id: String,
+        /// The provider.
+        pub provider: String,
+        /// Who they are there.
+        pub subject: String,
+        /// What they are called there.
+        pub login: String,
+        /// Who they are here.
+        pub user_id: String,
+        /// Counts the tokens that were kept for it.
+        pub tokens: i64,
+        /// When the provider was last asked about them.
+        pub checked_at: Millis,
+    }
+}
+
+row! {
+    /// A sign-in that is under way.
+    pub struct SignIn {
+        /// At which provider.
+        pub provider: String,
+        /// Comes back in the token.
+        pub nonce: String,
+        /// Proves that who exchanges the code is who asked for it.
+        pub verifier: String,
+    }
+}
+
+/// A sign-in that begins.
+#[derive(Clone, Copy, Debug)]
+pub struct NewSignIn<'a> {
+    /// Digest of what comes back with the browser.
+    pub state: &'a [u8],
+    /// Digest of the browser's cookie.
+    pub browser: &'a [u8],
+    /// What else it is bound to.
+    pub bound: &'a SignIn,
+    /// When it is over.
+    pub ends: Millis,
+}
+
+/// Who somebody is, by a provider's word.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// The provider.
+    pub provider: &'a str,
+    /// Who they are there.
+    pub subject: &'a str,
+    /// What they are called there.
+    pub login: &'a str,
+    /// Whether whoever has this name may come in: then it is one person's for good.
+    pub login_is_listed: bool,
+}
+
+/// What became of somebody's first sign-in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Admitted {
+    /// They are this user.
+    As(String),
+    /// Somebody else has the address here.
+    AddressTaken,
+    /// Somebody else came by this name before.
+    LoginTaken,
+    /// There is no owner yet, and the first owner comes by the link.
+    NoOwner,
+}
+
+/// Every column.
+macro_rules! identities_where {
+    ($rest:literal) => {
+        concat!("SELECT id, provider, subject, login, user_id, tokens, checked_at FROM identities WHERE ", $rest)
+    };
+}
+
+impl Store {
+    /// Keeps a sign-in that begins.
+    pub async fn begin_sign_in(&self, new: NewSignIn<'_>) -> Result<(), StoreError> {
+        on!(self, pool => sqlx::query(
+            "INSERT INTO sign_ins (state, browser, provider, nonce, verifier, expires_at) VALUES ($1, $2, $3, $4, $5, $6)")
+            .bind(new.state).bind(new.browser).bind(&new.bound.provider).bind(&new.bound.nonce)
+            .bind(&new.bound.verifier).bind(new.ends).execute(pool).await.map(|_| ()))?;
+        Ok(())
+    }
+
+    /// The sign-in of this state, if it began in this browser; it can be taken once.
+    pub async fn take_sign_in(
+        &self,
+        state: &[u8],
+        browser: &[u8],
+        now: Millis,
+    ) -> Result<Option<SignIn>, StoreError> {
+        Ok(on!(self, pool => sqlx::query_as(
+            "DELETE FROM sign_ins WHERE state = $1 AND browser = $2 AND expires_at > $3 RETURNING provider, nonce, verifier")
+            .bind(state).bind(browser).bind(now).fetch_optional(pool).await)?)
+    }
+
+    /// Forgets sign-ins that nobody has finished.
+    pub async fn forget_sign_ins(&self, now: Millis) -> Result<u64, StoreError> {
+        Ok(
+            on!(self, pool => sqlx::query("DELETE FROM sign_ins WHERE expires_at <= $1")
+            .bind(now).execute(pool).await.map(|done| done.rows_affected()))?,
+        )
+    }
+
+    /// The user who somebody is; made at their first sign-in. Nobody becomes a user who is there already: an address
+    /// that a provider names is no proof here.
+    pub async fn admit_identity(
+        &self,
+        known: Known<'_>,
+        user: &NewUser,
+        home: Home,
+        now: Millis,
+    ) -> Result<Admitted, StoreError> {
+        Ok(transact!(self, Lock::Accounts, tx => {
+            let found: Option<(String, String)> = sqlx::query_as("SELECT id, user_id FROM identities WHERE provider = $1 AND subject = $2")
+                .bind(known.provider)
+                .bind(known.subject)
+                .fetch_optional(&mut *tx)
+                .await?;
+            let (users, same, taken): (i64, i64, i64) = sqlx::query_as(
+                "SELECT (SELECT count(*) FROM users), \
+                 (SELECT count(*) FROM identities WHERE provider = $1 AND lower(login) = lower($2)), \
+                 (SELECT count(*) FROM users WHERE email = $3)")
+                .bind(known.provider)
+                .bind(known.login)
+                .bind(&user.email)
+                .fetch_one(&mut *tx)
+                .await?;
+            match found {
+                Some((identity, user)) => {
+                    sqlx::query("UPDATE identities SET login = $1, checked_at = $2 WHERE id = $3")
+                        .bind(known.login)
+                        .bind(now)
+                        .bind(&identity)
+                        .execute(&mut *tx)
+                        .await?;
+                    Admitted::As(user)
+                }
+                None if users == 0 => Admitted::NoOwner,
+                None if same > 0 && known.login_is_listed => Admitted::LoginTaken,
+                None if taken > 0 => Admitted::AddressTaken,
+                None => {
+                    let made = insert_user!(tx, user, home, now);
+                    sqlx::query(
+                        "INSERT INTO identities (id, provider, subject, login, user_id, tokens, checked_at) \
+                         VALUES ($1, $2, $3, $4, $5, 0, $6)")
+                        .bind(id())
+                        .bind(known.provider)
+                        .bind(known.subject)
+                        .bind(known.login)
+                        .bind(&made)
+                        .bind(now)
+                        .execute(&mut *tx)
+                        .await?;
+                    Admitted::As(made)
+                }
+            }
+        }))
+    }
+
+    /// A provider's person by the user that they are.
+    pub async fn identity_of(&self, user: &str) -> Result<Option<Identity>, StoreError> {
+        Ok(
+            on!(self, pool => sqlx::query_as(identities_where!("user_id = $1"))
+            .bind(user).fetch_optional(pool).await)?,
+        )
+    }
+
+    /// People with a live session or a token about whom no provider was asked since a time, longest ago first.
+    pub async fn unchecked_identities(
+        &self,
+        since: Millis,
+        now: Millis,
+        most: i64,
+    ) -> Result<Vec<Identity>, StoreError> {
+        Ok(on!(self, pool => sqlx::query_as(identities_where!(
+            "checked_at < $1 AND (EXISTS (SELECT 1 FROM sessions s WHERE s.user_id = identities.user_id AND s.expires_at > $2) \
+             OR EXISTS (SELECT 1 FROM tokens t WHERE t.user_id = identities.user_id)) ORDER BY checked_at LIMIT $3"))
+            .bind(since).bind(now).bind(most).fetch_all(pool).await)?)
+    }
+
+    /// Keeps what asks the provider again, in place of what did before; `false`: seal it again.
+    pub async fn keep_tokens(
+        &self,
+        identity: &Identity,
+        sealed: &Sealed,
+        now: Millis,
+    ) -> Result<bool, StoreError> {
+        let version = identity.tokens + 1;
+        Ok(transact!(self, Lock::Sealed, tx => {
+            let kept = put_sealed!(tx, KIND, &identity.id, "", version, sealed);
+            if kept {
+                sqlx::query("UPDATE identities SET tokens = $1, checked_at = $2 WHERE id = $3")
+                    .bind(version)
+                    .bind(now)
+                    .bind(&identity.id)
+                    .execute(&mut *tx)
+                    .await?;
+            }
+            kept
+        }))
+    }
+
+    /// Ends what a user has by a provider's word: sessions, and the tokens that act for them.
+    pub async fn end_access(&self, user: &str) -> Result<(), StoreError> {
+        transact!(self, Lock::Accounts, tx => {
+            for over in ["DELETE FROM sessions WHERE user_id = $1", "DELETE FROM tokens WHERE user_id = $1"] {
+                sqlx::query(over).bind(user).execute(&mut *tx).await?;
+            }
+        });
+        Ok(())
+    }
+}
