@@ -178,6 +178,10 @@ matrix! {
     ChangeSecret "secret.change": Workspace(Member), Write;
     /// Delete a secret.
     EndSecret "secret.end": Workspace(Member), Write;
+    /// A member's tokens in a workspace.
+    ListMemberTokens "token.list_of_member": Workspace(Admin), Never;
+    /// Revoke a member's token.
+    EndMemberToken "token.end_of_member": Workspace(Admin), Never;
     /// What was changed in a workspace, and by whom.
     ReadAudit "audit.read": Workspace(Admin), Never;
     /// What was changed anywhere.

@@ -29,6 +29,8 @@ mod tests_providers;
 mod tests_runners;
 #[cfg(test)]
 mod tests_secrets;
+#[cfg(test)]
+mod tests_tokens;
 mod thinking;
 pub mod tokens;
 pub mod told;

@@ -149,3 +149,35 @@ pub async fn end(
         Err(Problem::not_found())
     }
 }
+
+/// A member's tokens in this workspace.
+#[utoipa::path(get, path = "/api/v1/workspaces/{workspace}/members/{user}/tokens", tag = "tokens",
+    params(("workspace" = String, Path), ("user" = String, Path), ("cursor" = Option<String>, Query), ("limit" = Option<i64>, Query)),
+    responses((status = 200, body = Page<TokenView>)))]
+pub async fn list_of_member(
+    State(app): State<App>,
+    caller: Caller,
+    At(ids): At<(String, String)>,
+    Asked(paging): Asked<Paging>,
+) -> Result<Json<Page<TokenView>>, Problem> {
+    let (after, limit) = paging.bounds()?;
+    let workspace = &caller.workspace()?.id;
+    let tokens = app.store.tokens_of(workspace, &ids.1, after, limit).await?;
+    Ok(Json(Page::of(tokens, limit, |token| &token.id, view)))
+}
+
+/// Revoke a member's token.
+#[utoipa::path(delete, path = "/api/v1/workspaces/{workspace}/members/{user}/tokens/{token}", tag = "tokens",
+    params(("workspace" = String, Path), ("user" = String, Path), ("token" = String, Path)), responses((status = 204)))]
+pub async fn end_of_member(
+    State(app): State<App>,
+    caller: Caller,
+    At(ids): At<(String, String, String)>,
+) -> Result<StatusCode, Problem> {
+    let workspace = &caller.workspace()?.id;
+    if app.store.end_token(workspace, &ids.1, &ids.2).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(Problem::not_found())
+    }
+}

@@ -56,6 +56,11 @@ fn people() -> Table {
         .add(Action::ListTokens, routes!(api::tokens::list))
         .add(Action::AddToken, routes!(api::tokens::add))
         .add(Action::EndToken, routes!(api::tokens::end))
+        .add(
+            Action::ListMemberTokens,
+            routes!(api::tokens::list_of_member),
+        )
+        .add(Action::EndMemberToken, routes!(api::tokens::end_of_member))
         .add(Action::ListNotifications, routes!(api::notifications::list))
         .add(Action::AddNotification, routes!(api::notifications::add))
         .add(Action::EndNotification, routes!(api::notifications::end))

@@ -225,7 +225,8 @@ impl Store {
                 let options = SqliteConnectOptions::new()
                     .filename(path)
                     .journal_mode(SqliteJournalMode::Wal)
-                    .synchronous(SqliteSynchronous::Normal)
+                    // what was answered is on the disk, also where the machine loses its power
+                    .synchronous(SqliteSynchronous::Full)
                     .foreign_keys(true)
                     .busy_timeout(PATIENCE);
                 let pool = SqlitePoolOptions::new()
