@@ -27,7 +27,7 @@ const LICENCES: [&str; 14] = [
 ];
 
 /// Crates that may stand in the tree twice, each with the reason.
-const TWICE: [(&str, &str); 19] = [
+const TWICE: [(&str, &str); 20] = [
     ("base64", "the engine's client is a version ahead"),
     (
         "bit-set",
@@ -47,6 +47,7 @@ const TWICE: [(&str, &str); 19] = [
     ("hashlink", "the YAML parser is a version behind the store"),
     ("hmac", "comes with digest"),
     ("nix", "netlink sockets use the version before"),
+    ("nom", "mail is a version ahead of what reads certificates"),
     (
         "rand",
         "the older one belongs to RSA keys of commits, which are switched off and not built",
