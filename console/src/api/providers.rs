@@ -218,7 +218,6 @@ async fn sign_in(
     if user.deactivated_at.is_some() {
         return Ok(Err(Why::NotAllowed));
     }
-    crate::store::change::about(format!("user={} provider={provider}", user.id));
     let begun = begin(app, &user, caller.client, headers, StatusCode::OK).await?;
     let session = begun.and_then(|begun| begun.headers().get(header::SET_COOKIE).cloned());
     Ok(session.map_or(Err(Why::NotAllowed), |session| {
