@@ -200,6 +200,12 @@ matrix! {
     RemoveJob "job.remove": Workspace(Member), Write;
     /// What a network setting reaches.
     AskReach "job.reach": Workspace(Member), Read;
+    /// Give a job a webhook.
+    AddHook "job.webhook_add": Workspace(Member), Never;
+    /// Take a job's webhook away.
+    RemoveHook "job.webhook_remove": Workspace(Member), Never;
+    /// Call a webhook: the secret in the address is all that counts.
+    CallHook "job.webhook_call": Open, Read;
     /// Run a job.
     TriggerJob "job.run": Workspace(Member), Write;
     /// Run something that is no job.

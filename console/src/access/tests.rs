@@ -152,6 +152,7 @@ async fn every_route_answers_everybody_as_the_table_says() {
                     .replace("{token}", "none")
                     .replace("{secret}", "none")
                     .replace("{job}", "none")
+                    .replace("{hook}", "none")
                     .replace("{runner}", "none")
                     .replace("{run}", "none")
                     .replace("{notification}", "none")

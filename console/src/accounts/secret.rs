@@ -15,6 +15,8 @@ pub enum Opens {
     SignIn,
     /// The instance, for its first owner.
     Instance,
+    /// One job, as its webhook.
+    Hook,
     /// Work, as a runner.
     Runner,
 }
@@ -26,6 +28,7 @@ impl Opens {
             Self::Api => "spt_",
             Self::SignIn => "spl_",
             Self::Instance => "spo_",
+            Self::Hook => "sph_",
             Self::Runner => "spr_",
         }
     }

@@ -218,7 +218,12 @@ pub async fn change(
 ) -> Result<Response, Problem> {
     let job = find(&app, &caller, &ids.1).await?;
     meant.check(job.version)?;
-    let checked = Checked::of(&input)?;
+    let mut checked = Checked::of(&input)?;
+    let before = view(job.clone())?;
+    if before.enabled == checked.enabled && before.spec.schedule == input.spec.schedule {
+        // a time that is due and not fired yet stays due
+        checked.next_at = job.next_at;
+    }
     let write = checked.write(&job.workspace_id);
     match app
         .store

@@ -7,6 +7,9 @@ pub mod audit;
 pub mod devices;
 pub mod events;
 pub mod evidence;
+pub mod hooks;
+#[cfg(test)]
+mod hooks_tests;
 pub mod jobs;
 pub mod members;
 pub mod notifications;

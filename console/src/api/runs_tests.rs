@@ -15,14 +15,17 @@ use crate::store::testing::{each, record};
 use crate::store::users::{Home, NewUser};
 
 /// Somebody with a workspace.
-struct Desk {
-    console: Console,
+pub struct Desk {
+    /// The console that they ask.
+    pub console: Console,
     cookie: String,
-    workspace: String,
+    /// Where their jobs are.
+    pub workspace: String,
 }
 
 impl Desk {
-    async fn of(store: &Store, name: &str) -> Self {
+    /// Of somebody new.
+    pub async fn of(store: &Store, name: &str) -> Self {
         let new = NewUser {
             email: format!("{name}@example.com"),
             name: name.into(),
@@ -49,18 +52,21 @@ impl Desk {
         }
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    /// Asks for something below the workspace.
+    pub async fn get(&self, path: &str) -> Answer {
         let path = format!("/api/v1/workspaces/{}{path}", self.workspace);
         self.console
             .ask(Method::GET, &path, &[("cookie", &self.cookie)])
             .await
     }
 
-    async fn tell(&self, method: Method, path: &str, body: Value) -> Answer {
+    /// Says something below the workspace.
+    pub async fn tell(&self, method: Method, path: &str, body: Value) -> Answer {
         self.tell_with(method, path, &[], body).await
     }
 
-    async fn tell_with(
+    /// The same, with further headers.
+    pub async fn tell_with(
         &self,
         method: Method,
         path: &str,
@@ -73,7 +79,7 @@ impl Desk {
     }
 
     /// Makes a job and returns its id.
-    async fn job(&self, name: &str, spec: Value) -> String {
+    pub async fn job(&self, name: &str, spec: Value) -> String {
         let made = self
             .tell(Method::POST, "/jobs", json!({ "name": name, "spec": spec }))
             .await;
@@ -82,7 +88,7 @@ impl Desk {
     }
 
     /// Runs a job and returns the run's id.
-    async fn run(&self, job: &str) -> String {
+    pub async fn run(&self, job: &str) -> String {
         let made = self
             .tell(Method::POST, &format!("/jobs/{job}/runs"), json!({}))
             .await;

@@ -116,6 +116,7 @@ pub async fn run(config: ConsoleConfig, stop: CancellationToken) -> Result<(), S
     tasks.spawn("notifications", crate::notify::keep_sending(app.clone()));
     tasks.spawn("rotation", finish_rotation(app.clone()));
     tasks.spawn("tidy", tidy::keep_tidy(app.clone()));
+    tasks.spawn("time", crate::jobs::timely::keep_time(app.clone()));
     tasks.spawn("follow", follow::follow(app.clone()));
     tasks.spawn("listen", follow::listen(app.clone()));
     if let Some(listener) = management {

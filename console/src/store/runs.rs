@@ -165,6 +165,13 @@ impl Store {
             .bind(workspace).bind(filter.job).bind(filter.state).bind(before).bind(most).fetch_all(pool).await)?)
     }
 
+    /// When the newest but `n` - 1 run of a job was submitted.
+    pub async fn nth_newest_run(&self, job: &str, n: i64) -> Result<Option<Millis>, StoreError> {
+        Ok(on!(self, pool => sqlx::query_scalar(
+            "SELECT queued_at FROM runs WHERE job_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2")
+            .bind(job).bind(n - 1).fetch_optional(pool).await)?)
+    }
+
     /// Runs of a workspace that are not over, oldest first.
     pub async fn live_runs(&self, workspace: &str, most: i64) -> Result<Vec<Run>, StoreError> {
         Ok(on!(self, pool => sqlx::query_as(runs_where!(
