@@ -127,8 +127,10 @@ impl Asked {
             return Err(Problem::not_found());
         }
         let workspace = params.iter().find(|(key, _)| *key == "workspace");
+        // a webhook's address is its secret
         let subject: Vec<String> = params
             .iter()
+            .filter(|(key, _)| *key != "hook")
             .map(|(key, value)| format!("{key}={value}"))
             .collect();
         Ok(Self {

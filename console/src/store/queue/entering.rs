@@ -179,6 +179,7 @@ macro_rules! enter_told {
         };
         if let Some((run, state, reason)) = entered {
             let told = $crate::store::queue::told(run, state, reason);
+            $crate::store::change::about(format!("run={run}"));
             let topics = (
                 $crate::store::runs::topic($new.workspace, run),
                 $crate::store::runs::workspace_topic($new.workspace),
