@@ -18,11 +18,11 @@ use crate::api;
 
 /// The table.
 pub fn table() -> Table {
-    runners(people())
+    runners(work(accounts()))
 }
 
-/// What people and their programs ask.
-fn people() -> Table {
+/// The instance, its people, their workspaces and tokens.
+fn accounts() -> Table {
     Table::default()
         .add(Action::ReadAbout, routes!(api::about::read))
         .add(Action::ReadDescription, routes!(api::about::description))
@@ -61,6 +61,11 @@ fn people() -> Table {
             routes!(api::tokens::list_of_member),
         )
         .add(Action::EndMemberToken, routes!(api::tokens::end_of_member))
+}
+
+/// What workspaces keep and do.
+fn work(table: Table) -> Table {
+    table
         .add(Action::ListNotifications, routes!(api::notifications::list))
         .add(Action::AddNotification, routes!(api::notifications::add))
         .add(Action::EndNotification, routes!(api::notifications::end))
