@@ -1,23 +1,27 @@
 //! Whom a workspace tells about its runs: webhooks and mail, with a test button and a log of what was sent.
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Fields;
 use crate::accounts::names;
-use crate::clock::{self, Millis};
+use crate::clock::{self, HOUR, Millis};
 use crate::notify::{TEST, TOPICS, fresh_key};
 use crate::outbound::{CallError, Purpose};
 use crate::server::app::App;
+use crate::server::idempotent::ShownOnce;
 use crate::server::identify::Caller;
 use crate::server::input::{Asked, At, Input};
 use crate::server::page::{Page, Paging};
 use crate::server::problem::{Problem, Wrong};
 use crate::store::notifications::{Delivery, KIND, MOST, Notification};
 use crate::vault::Place;
+
+/// Tests of a workspace in an hour: whose address it is was never asked.
+const MOST_TESTS: i64 = 20;
 
 /// Whom to tell, without the key that signs.
 #[derive(Debug, Serialize, ToSchema)]
@@ -131,7 +135,7 @@ pub async fn add(
     State(app): State<App>,
     caller: Caller,
     Input(input): Input<NotificationInput>,
-) -> Result<(StatusCode, Json<FreshNotification>), Problem> {
+) -> Result<(StatusCode, Extension<ShownOnce>, Json<FreshNotification>), Problem> {
     let mut fields = Fields::new();
     let name = fields.take(names::name(&input.name));
     let address = fields.take(address(&app, &input).await);
@@ -175,7 +179,7 @@ pub async fn add(
         signing_key: (new.kind == "webhook").then(|| key.to_string()),
         id: new.id,
     };
-    Ok((StatusCode::CREATED, Json(fresh)))
+    Ok((StatusCode::CREATED, Extension(ShownOnce), Json(fresh)))
 }
 
 /// Tell somebody nothing any more.
@@ -207,6 +211,15 @@ pub async fn test(
 ) -> Result<(StatusCode, Json<Queued>), Problem> {
     let found = found(&app, &caller, &ids.1).await?;
     let now = clock::now();
+    let counted = format!("tests:{}", found.workspace_id);
+    if !app
+        .store
+        .count_attempt(&counted, MOST_TESTS, now - HOUR, now)
+        .await?
+    {
+        let told = format!("a workspace sends at most {MOST_TESTS} tests in an hour");
+        return Err(Problem::slow_down("too_many_tests", told, 600));
+    }
     let body =
         serde_json::json!({ "type": TEST, "at": now, "workspace": found.workspace_id, "data": {} });
     let id = app

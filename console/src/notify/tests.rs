@@ -355,3 +355,40 @@ async fn mail_goes_by_the_operators_server_and_never_in_the_clear_where_tls_is_a
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_signing_key_is_shown_once_and_tests_are_no_way_to_flood_somebody() {
+    each(async |store| {
+        let asks = Asks::of(store.clone(), calling()).await;
+        let origin = Origin::answering(answer("204 No Content", "", "")).await;
+        let path = format!("/api/v1/workspaces/{}/notifications", asks.workspace);
+        let address = format!("http://{}/hook", origin.address);
+        let body =
+            json!({ "name": "n", "kind": "webhook", "address": address, "topics": ["run.failed"] });
+        let headers = [("cookie", &*asks.cookie), ("idempotency-key", "k")];
+        let add = async || {
+            asks.console
+                .tell(Method::POST, &path, &headers, body.clone())
+                .await
+        };
+        let made = add().await;
+        assert_eq!(made.status, 201, "{}", made.text);
+        let again = add().await;
+        assert_eq!(
+            (again.status.as_u16(), &again.json["code"]),
+            (409, &json!("shown_once")),
+            "{}",
+            again.text
+        );
+        let id = made.json["id"].as_str().unwrap();
+        let mut queued = 0;
+        for _ in 0..50 {
+            let test = asks
+                .tell(Method::POST, &format!("/{id}/test"), json!({}))
+                .await;
+            queued += u16::from(test.status == 202);
+        }
+        assert_eq!(queued, 20);
+    })
+    .await;
+}
