@@ -107,11 +107,24 @@ mod tests {
     #[tokio::test]
     async fn whoever_comes_to_a_full_waiting_room_is_told_at_once() {
         let passwords = Passwords::new().unwrap();
-        let many = (0..=AT_ONCE + WAITING)
-            .map(|_| passwords.verify("x".to_owned(), Some("no hash".to_owned())));
-        let busy = futures_util::future::join_all(many).await;
-        let is_busy = |found: &&Result<bool, HashError>| matches!(found, Err(HashError::Busy));
-        assert_eq!(busy.iter().filter(is_busy).count(), 1);
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        let gate = Arc::new(std::sync::Mutex::new(gate));
+        // nobody's turn ends before the gate opens, however busy the machine is
+        let mut inside: Vec<_> = (0..AT_ONCE + WAITING)
+            .map(|_| {
+                let gate = gate.clone();
+                let waits = move || drop(gate.lock().unwrap().recv());
+                Box::pin(passwords.turns.take(waits))
+            })
+            .collect();
+        for one in &mut inside {
+            assert!(futures_util::poll!(one).is_pending());
+        }
+        let late = passwords.verify("x".to_owned(), None).await;
+        assert!(matches!(late, Err(HashError::Busy)), "{late:?}");
+        drop(open);
+        futures_util::future::join_all(inside).await;
+        assert!(!passwords.verify("x".to_owned(), None).await.unwrap());
     }
 
     #[tokio::test]
