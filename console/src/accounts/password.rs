@@ -113,7 +113,9 @@ mod tests {
         let mut inside: Vec<_> = (0..AT_ONCE + WAITING)
             .map(|_| {
                 let gate = gate.clone();
-                let waits = move || drop(gate.lock().unwrap().recv());
+                let waits = move || {
+                    gate.lock().unwrap().recv().unwrap_err();
+                };
                 Box::pin(passwords.turns.take(waits))
             })
             .collect();
