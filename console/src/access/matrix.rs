@@ -108,6 +108,8 @@ matrix! {
     ReadAbout "about.read": Open, Read;
     /// The API's description.
     ReadDescription "description.read": Open, Read;
+    /// How this machine's gateway is.
+    ReadGateway "gateway.read": Person, Read;
     /// The JSON Schema of policies.
     ReadPolicySchema "policy.schema": Open, Read;
     /// Become the first owner.

@@ -7,6 +7,7 @@ pub mod audit;
 pub mod devices;
 pub mod events;
 pub mod evidence;
+pub mod gateway;
 pub mod hooks;
 #[cfg(test)]
 mod hooks_tests;
@@ -26,6 +27,8 @@ pub mod secrets;
 pub mod session;
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg(test)]
+mod tests_gateway;
 #[cfg(test)]
 mod tests_providers;
 #[cfg(test)]

@@ -107,6 +107,7 @@ fn work(table: Table) -> Table {
         )
         .add(Action::ReadDiff, routes!(api::evidence::diff))
         .add(Action::ReadNow, routes!(api::now::read))
+        .add(Action::ReadGateway, routes!(api::gateway::read))
         .add(Action::ReadPolicySchema, routes!(api::policies::schema))
         .add(Action::AskCheck, routes!(api::policies::checked))
         .add(Action::AskExplain, routes!(api::policies::explained))

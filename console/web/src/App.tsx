@@ -5,6 +5,7 @@ import { useState } from "react";
 import { useSession } from "./api/session";
 import { OwnerPage } from "./pages/OwnerPage";
 import { SignInPage } from "./pages/SignInPage";
+import { refusedSignIn } from "./pages/providers";
 import { router } from "./router";
 import { ErrorBoundary } from "./ui/ErrorBoundary";
 import { ProblemAlert } from "./ui/ProblemAlert";
@@ -17,6 +18,7 @@ function ownerLink(): string | null {
   return decodeURIComponent(found[1]);
 }
 const opened = ownerLink();
+const refused = refusedSignIn();
 
 export function App() {
   const [link, setLink] = useState(opened);
@@ -28,7 +30,7 @@ export function App() {
 function Signed() {
   const session = useSession();
   if (session.data) return <RouterProvider router={router} />;
-  if (session.data === null) return <SignInPage />;
+  if (session.data === null) return <SignInPage refused={refused} />;
   if (session.error) {
     return (
       <Container size="xs" py="xl">

@@ -21,6 +21,11 @@ const users = createRoute({
   path: "/admin/users",
   component: lazyRouteComponent(() => import("./pages/UsersPage"), "UsersPage"),
 });
+const runners = createRoute({
+  getParentRoute: () => root,
+  path: "/admin/runners",
+  component: lazyRouteComponent(() => import("./pages/RunnersPage"), "RunnersPage"),
+});
 const wholeAudit = createRoute({
   getParentRoute: () => root,
   path: "/admin/audit",
@@ -89,6 +94,7 @@ export const router = createRouter({
     home,
     account,
     users,
+    runners,
     wholeAudit,
     workspace.addChildren([now, runs, run, jobs, newJob, job, policies, secrets, members, tokens, audit]),
   ]),

@@ -104,13 +104,39 @@ describe("people", () => {
     await page.getByText("active", { exact: true }).waitFor();
   });
 
+  test("a runner gets a token that is shown once, and is refused once it is revoked", async () => {
+    const { page } = await signedIn(OWNER, "/admin/runners");
+    await page.getByText("No runners").waitFor();
+    await look(page, "runners-empty");
+    await page.getByRole("button", { name: "Add a runner" }).click();
+    await page.getByRole("dialog").getByLabel("Name").fill("<i>attic</i>\u202e");
+    await page.getByRole("dialog").getByRole("button", { name: "Add" }).click();
+    await page.getByRole("dialog").locator(".mantine-InputWrapper-error").waitFor();
+    await page.getByRole("dialog").getByLabel("Name").fill("<i>attic</i>");
+    await page.getByRole("dialog").getByRole("button", { name: "Add" }).click();
+    const token = await page.getByLabel("token", { exact: true }).innerText();
+    expect(token).toMatch(/^spr_/);
+    await look(page, "runner-token");
+    await page.getByRole("button", { name: "Done" }).click();
+    await page.getByRole("row", { name: /<i>attic<\/i>.*never seen.*every workspace/ }).waitFor();
+    expect(await page.content()).not.toContain(token);
+    const claim = () => fetch(`${console.url}/runner/v1/hello`, { method: "POST", headers: { authorization: `Bearer ${token}`, "content-type": "application/json" }, body: "{}" });
+    // known, and asked for what is missing
+    expect((await claim()).status).not.toBe(401);
+    await look(page, "runners");
+    await page.getByRole("button", { name: "Revoke <i>attic</i>" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
+    await page.getByText("No runners").waitFor();
+    expect((await claim()).status).toBe(401);
+  });
+
   test("members see no pages of admins, and get nothing where they go by hand; admins do", async () => {
     const { page } = await signedIn(MEMBER, `/w/${workspace}/members`);
     await page.getByRole("heading", { name: "Members" }).waitFor();
     await page.getByRole("link", { name: "Tokens" }).waitFor();
-    for (const name of ["Audit", "Users", "Audit of the instance"]) expect(await page.getByRole("link", { name, exact: true }).count(), name).toBe(0);
+    for (const name of ["Audit", "Users", "Runners", "Audit of the instance"]) expect(await page.getByRole("link", { name, exact: true }).count(), name).toBe(0);
     expect(await page.getByRole("combobox").count()).toBe(0);
-    for (const path of ["/admin/users", "/admin/audit", `/w/${workspace}/audit`, "/w/nowhere/members"]) {
+    for (const path of ["/admin/users", "/admin/runners", "/admin/audit", `/w/${workspace}/audit`, "/w/nowhere/members"]) {
       await page.goto(console.url + path);
       await page.getByRole("alert").getByText(/This needs|There is no such thing/).waitFor();
       expect(await page.getByRole("cell").count(), path).toBe(0);

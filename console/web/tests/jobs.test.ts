@@ -196,6 +196,8 @@ describe("jobs and runs", () => {
     leave(console, { run: live, state: "running", flows: [{ outcome: "denied", name: "evil.example", reason: "name_not_allowed" }, { outcome: "permitted", name: "example.net", down: 2048 }] });
     const waiting = await submit(await makeJob("waiting"));
     const page = await signedIn("now");
+    // no gateway runs beside this console, and the page says so
+    await page.getByText("Runs of this machine do not start").waitFor();
     await page.getByRole("row", { name: /running.*lasting/ }).waitFor();
     await page.getByRole("cell", { name: "evil.example:443" }).waitFor();
     await page.locator(".chart canvas").waitFor();

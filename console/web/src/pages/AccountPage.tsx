@@ -6,6 +6,7 @@ import { api, take, wrongField, type Schemas } from "../api/client";
 import { useAbout, useSelf, useSignOut } from "../api/session";
 import { Confirm } from "../ui/Confirm";
 import { DataTable, type ColumnDef } from "../ui/DataTable";
+import { FirewallAlert, FirewallLabel } from "../ui/Firewall";
 import { device } from "../ui/format";
 import { Loaded } from "../ui/Loaded";
 import { Page } from "../ui/Page";
@@ -22,6 +23,7 @@ export function AccountPage() {
     <Page title="Settings" about={<><Words>{self.name}</Words>, <Words>{self.email}</Words></>}>
       <Devices />
       <ChangePassword />
+      <Part title="Sandbox backend"><FirewallLabel /><FirewallAlert /></Part>
       <About />
     </Page>
   );

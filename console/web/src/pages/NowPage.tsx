@@ -15,6 +15,7 @@ import { StateBadge } from "../runs/StateBadge";
 import { useCalm } from "../ui/calm";
 import { DataTable, type ColumnDef } from "../ui/DataTable";
 import { Empty } from "../ui/Empty";
+import { FirewallAlert, FirewallLabel } from "../ui/Firewall";
 import { bytes, count } from "../ui/format";
 import { Loaded } from "../ui/Loaded";
 import { Page } from "../ui/Page";
@@ -41,7 +42,8 @@ export function NowPage() {
   const refresh = useCalm(() => void queries.invalidateQueries({ queryKey: ["now", workspace] }), 1000);
   useEvents([`workspace/${workspace}`], refresh);
   return (
-    <Page title="Now" actions={<SegmentedControl aria-label="How far back" value={minutes} onChange={setMinutes} data={SPANS} />}>
+    <Page title="Now" about={<FirewallLabel />} actions={<SegmentedControl aria-label="How far back" value={minutes} onChange={setMinutes} data={SPANS} />}>
+      <FirewallAlert />
       <Loaded query={now}>
         {(data) => (
           <>

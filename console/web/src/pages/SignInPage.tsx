@@ -1,29 +1,61 @@
 /** Signing in. It comes up at whatever address was asked for, which is shown once somebody is signed in. */
-import { Alert, Button, PasswordInput, Stack, Text, TextInput } from "@mantine/core";
+import { Alert, Button, Divider, PasswordInput, Stack, Text, TextInput } from "@mantine/core";
+import { IconBrandGithub, IconLogin2 } from "@tabler/icons-react";
+import { useMutation } from "@tanstack/react-query";
 import { useState, type SubmitEvent } from "react";
-import { ApiError } from "../api/client";
+import { ApiError, api, take, type Schemas } from "../api/client";
 import { useAbout, useSignIn } from "../api/session";
 import { Front } from "../ui/Front";
 import { Loaded } from "../ui/Loaded";
 import { ProblemAlert, sentence } from "../ui/ProblemAlert";
+import { Words } from "../ui/Words";
+import { providerPlace } from "./providers";
 
 /** Refusals that are answers to what was typed, and no failures. */
 const ANSWERS = ["wrong_credentials", "forbidden"];
 
-export function SignInPage() {
+/** `refused`: why somebody came back from a provider and is not signed in. */
+export function SignInPage({ refused }: { refused: string | null }) {
   const about = useAbout();
   return (
     <Front title="Sign in">
+      {refused === null ? null : <Alert color="red" role="alert">{refused}</Alert>}
       <Loaded query={about}>
-        {(data) => data.email_password
-          ? <PasswordForm />
-          : <Text>Email and password are switched off here (<code>auth.email_password</code>), and no other way in is set.</Text>}
+        {(data) => (
+          <>
+            {data.providers.length > 0 ? <Providers providers={data.providers} /> : null}
+            {data.providers.length > 0 && data.email_password ? <Divider label="or with email and password" /> : null}
+            {data.email_password ? <PasswordForm focus={data.providers.length === 0} /> : null}
+            {data.providers.length === 0 && !data.email_password
+              ? <Text>Email and password are switched off here (<code>auth.email_password</code>), and no other way in is set.</Text>
+              : null}
+          </>
+        )}
       </Loaded>
     </Front>
   );
 }
 
-function PasswordForm() {
+/** One button for each provider; the browser leaves for it, and comes back signed in or with a word that says why not. */
+function Providers({ providers }: { providers: Schemas["ProviderView"][] }) {
+  const leave = useMutation({
+    mutationFn: (provider: string) => take(api.POST("/api/v1/providers/{provider}/sign-in", { params: { path: { provider } } })),
+    onSuccess: ({ location: place }) => location.assign(providerPlace(place)),
+  });
+  return (
+    <Stack>
+      {providers.map((one) => (
+        <Button key={one.id} className="provider" variant="default" fullWidth leftSection={one.id === "github" ? <IconBrandGithub size={18} aria-hidden /> : <IconLogin2 size={18} aria-hidden />}
+          loading={(leave.isPending || leave.isSuccess) && leave.variables === one.id} disabled={leave.isPending || leave.isSuccess} onClick={() => leave.mutate(one.id)}>
+          <span>Sign in with <Words>{one.name}</Words></span>
+        </Button>
+      ))}
+      <ProblemAlert error={leave.error} />
+    </Stack>
+  );
+}
+
+function PasswordForm({ focus }: { focus: boolean }) {
   const signIn = useSignIn();
   const [email, setEmail] = useState("");
   const [password, setPassword] = useState("");
@@ -34,7 +66,7 @@ function PasswordForm() {
   return (
     <form onSubmit={submit}>
       <Stack>
-        <TextInput label="Email" name="email" type="email" autoComplete="username" required autoFocus
+        <TextInput label="Email" name="email" type="email" autoComplete="username" required autoFocus={focus}
           value={email} onChange={(event) => setEmail(event.currentTarget.value)} />
         <PasswordInput label="Password" name="password" autoComplete="current-password" required
           value={password} onChange={(event) => setPassword(event.currentTarget.value)} />

@@ -1,6 +1,6 @@
 /** The pages of the workspace, of the instance for its administrators, and of oneself. */
 import { NavLink, ScrollArea, Select, Stack, Text } from "@mantine/core";
-import { IconActivity, IconHistory, IconKey, IconListDetails, IconLock, IconPlayerPlay, IconSettings, IconShieldCheck, IconUsers, IconUsersGroup } from "@tabler/icons-react";
+import { IconActivity, IconHistory, IconKey, IconListDetails, IconLock, IconPlayerPlay, IconServer, IconSettings, IconShieldCheck, IconUsers, IconUsersGroup } from "@tabler/icons-react";
 import { Link, useNavigate, type LinkProps } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { atLeast, useSelf, type Workspace } from "../api/session";
@@ -35,6 +35,7 @@ export function Navigation({ workspaces, current }: Props) {
         {self.instance_admin ? (
           <Section title="Admin">
             <Item to="/admin/users" icon={<IconUsers size={18} />}>Users</Item>
+            <Item to="/admin/runners" icon={<IconServer size={18} />}>Runners</Item>
             <Item to="/admin/audit" icon={<IconHistory size={18} />}>Audit of the instance</Item>
           </Section>
         ) : null}

@@ -57,7 +57,7 @@ export function useBrowser(): { open: (url: string, options?: { tolerate?: RegEx
       const tab = { page, context, complaints: [] as string[], tolerate: options.tolerate };
       tabs.push(tab);
       await listen(page, tab.complaints);
-      if (process.env.BROWSER_APP !== undefined) await serve(context, process.env.BROWSER_APP);
+      if (process.env.BROWSER_APP !== undefined) await serve(context, process.env.BROWSER_APP, new URL(url).origin);
       await page.goto(url);
       return tab;
     },
@@ -65,8 +65,8 @@ export function useBrowser(): { open: (url: string, options?: { tolerate?: RegEx
 }
 
 /** The app from a folder in place of the one in the binary, under the binary's own headers: for work on the app. */
-async function serve(context: BrowserContext, folder: string): Promise<void> {
-  await context.route((url) => !url.pathname.startsWith("/api/"), async (route) => {
+async function serve(context: BrowserContext, folder: string, origin: string): Promise<void> {
+  await context.route((url) => url.origin === origin && !url.pathname.startsWith("/api/"), async (route) => {
     const path = new URL(route.request().url()).pathname;
     if (/\.\w+$/.test(path)) return route.fulfill({ path: join(folder, path) });
     const answer = await route.fetch();

@@ -43,14 +43,14 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** Starts one; `settings` are further lines of its configuration. */
-export async function startConsole(settings = ""): Promise<Console> {
+/** Starts one; `settings` are further lines of its configuration, if need be for the port that it gets. */
+export async function startConsole(settings: string | ((port: number) => string) = ""): Promise<Console> {
   const folder = mkdtempSync(join(tmpdir(), "sallyport-browser-"));
   const [port, management] = [await freePort(), await freePort()];
   const config = join(folder, "config.yml");
   const text = `gateway: { state_dir: ${folder}/gateway, run_dir: ${folder}/run }
 console: { listen: "127.0.0.1:${port}", management: { listen: "127.0.0.1:${management}" }, state_dir: ${folder}/state }
-${settings}`;
+${typeof settings === "string" ? settings : settings(port)}`;
   writeFileSync(config, text, { mode: 0o600 });
   const child = spawn(BINARY, ["console", "--config", config], { stdio: ["ignore", "pipe", "pipe"] });
   let log = "";
