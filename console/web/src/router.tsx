@@ -83,6 +83,11 @@ const tokens = createRoute({
   path: "/tokens",
   component: lazyRouteComponent(() => import("./pages/TokensPage"), "TokensPage"),
 });
+const notifications = createRoute({
+  getParentRoute: () => workspace,
+  path: "/notifications",
+  component: lazyRouteComponent(() => import("./pages/NotificationsPage"), "NotificationsPage"),
+});
 const audit = createRoute({
   getParentRoute: () => workspace,
   path: "/audit",
@@ -96,7 +101,7 @@ export const router = createRouter({
     users,
     runners,
     wholeAudit,
-    workspace.addChildren([now, runs, run, jobs, newJob, job, policies, secrets, members, tokens, audit]),
+    workspace.addChildren([now, runs, run, jobs, newJob, job, policies, secrets, members, tokens, notifications, audit]),
   ]),
   defaultPreload: "intent",
   scrollRestoration: false,

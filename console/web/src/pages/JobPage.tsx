@@ -7,6 +7,7 @@ import { api, take, wrongField, type Schemas } from "../api/client";
 import { Limits, Network, Part, What, When } from "../jobs/JobForm";
 import { ReachTable } from "../jobs/ReachTable";
 import { RunNow } from "../jobs/RunNow";
+import { Webhook } from "../jobs/Webhook";
 import { EMPTY, toDraft, toSpec, type Draft } from "../jobs/spec";
 import { PolicyText } from "../policy/PolicyText";
 import { RunList } from "../runs/RunList";
@@ -46,6 +47,7 @@ export function JobPage() {
           <>
             <Part title="Last runs"><RunList filter={{ job: data.id }} short /></Part>
             <JobForm key={data.version} job={data} />
+            <Webhook job={data} />
           </>
         )}
       </Loaded>

@@ -8,9 +8,11 @@ interface Props {
   onClose: () => void;
   /** Whether a click beside it closes it; not where something is shown once. */
   lasting?: boolean;
+  /** Whether there is a table in it. */
+  wide?: boolean;
 }
 
-export function Dialog({ title, children, onClose, lasting = false }: Props) {
+export function Dialog({ title, children, onClose, lasting = false, wide = false }: Props) {
   useEffect(() => {
     const before = document.activeElement;
     return () => {
@@ -20,5 +22,5 @@ export function Dialog({ title, children, onClose, lasting = false }: Props) {
       });
     };
   }, []);
-  return <Modal opened onClose={onClose} title={title} centered closeOnClickOutside={!lasting} returnFocus={false}>{children}</Modal>;
+  return <Modal opened size={wide ? "xl" : "md"} onClose={onClose} title={title} centered closeOnClickOutside={!lasting} returnFocus={false}>{children}</Modal>;
 }

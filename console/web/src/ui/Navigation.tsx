@@ -1,6 +1,6 @@
 /** The pages of the workspace, of the instance for its administrators, and of oneself. */
 import { NavLink, ScrollArea, Select, Stack, Text } from "@mantine/core";
-import { IconActivity, IconHistory, IconKey, IconListDetails, IconLock, IconPlayerPlay, IconServer, IconSettings, IconShieldCheck, IconUsers, IconUsersGroup } from "@tabler/icons-react";
+import { IconActivity, IconBell, IconHistory, IconKey, IconListDetails, IconLock, IconPlayerPlay, IconServer, IconSettings, IconShieldCheck, IconUsers, IconUsersGroup } from "@tabler/icons-react";
 import { Link, useNavigate, type LinkProps } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { atLeast, useSelf, type Workspace } from "../api/session";
@@ -28,7 +28,10 @@ export function Navigation({ workspaces, current }: Props) {
             <Item to="/w/$workspace/members" params={{ workspace: current }} icon={<IconUsersGroup size={18} />}>Members</Item>
             <Item to="/w/$workspace/tokens" params={{ workspace: current }} icon={<IconKey size={18} />}>Tokens</Item>
             {atLeast(role, "admin") ? (
-              <Item to="/w/$workspace/audit" params={{ workspace: current }} icon={<IconHistory size={18} />}>Audit</Item>
+              <>
+                <Item to="/w/$workspace/notifications" params={{ workspace: current }} icon={<IconBell size={18} />}>Notifications</Item>
+                <Item to="/w/$workspace/audit" params={{ workspace: current }} icon={<IconHistory size={18} />}>Audit</Item>
+              </>
             ) : null}
           </Stack>
         )}
