@@ -9,6 +9,8 @@ let timer: ReturnType<typeof setInterval> | undefined;
 
 /** One clock for every moment on the page. */
 function subscribe(listener: () => void): () => void {
+  // it stood still while nobody looked
+  if (listeners.size === 0) now = Date.now();
   listeners.add(listener);
   timer ??= setInterval(() => {
     now = Date.now();
