@@ -7,7 +7,7 @@ export default defineConfig({
     environment: "node",
     // one browser and one console at a time: the machine may have two cores
     fileParallelism: false,
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
   },
 });
