@@ -167,7 +167,7 @@ describe("jobs and runs", () => {
       exit: 1,
       flows: [
         { outcome: "permitted", name: "example.com", upstream: "192.0.2.1:443", up: 300, down: 4096, file: "policy.yml", line: 4 },
-        { outcome: "denied", name: "pypi.example", reason: "name_not_allowed", file: "policy.yml", line: 3 },
+        { outcome: "denied", name: "index.example", reason: "name_not_allowed", file: "policy.yml", line: 3 },
         { outcome: "denied", address: "169.254.169.254", port: 80, reason: "address_metadata" },
         { outcome: "denied", name: HOSTILE, reason: "name_invalid" },
         { outcome: "failed", name: "slow.example", reason: "upstream_timeout" },
@@ -179,16 +179,16 @@ describe("jobs and runs", () => {
     expect(await page.getByRole("button", { name: "Propose rule" }).count(), "only what a rule can change").toBe(1);
     await look(page, "run-network");
     await page.getByRole("tab", { name: "Since the run before" }).click();
-    await page.getByRole("row", { name: /new.*pypi\.example/ }).waitFor();
+    await page.getByRole("row", { name: /new.*index\.example/ }).waitFor();
     expect(await page.getByRole("row", { name: /example\.com:443/ }).count()).toBe(0);
     await look(page, "run-diff");
     await page.getByRole("tab", { name: /Network/ }).click();
     await page.getByRole("button", { name: "Propose rule" }).click();
-    expect(await page.getByLabel("rule", { exact: true }).innerText()).toBe("allow:\n  - host: pypi.example\n");
+    expect(await page.getByLabel("rule", { exact: true }).innerText()).toBe("allow:\n  - host: index.example\n");
     await page.getByRole("button", { name: "Allow in this job" }).click();
-    await page.getByText("pypi.example is allowed from the next run on.").waitFor();
+    await page.getByText("index.example is allowed from the next run on.").waitFor();
     const kept = await owner.ask<{ spec: { network: { domains: string[] } } }>("GET", `/api/v1/workspaces/${workspace}/jobs/${job}`);
-    expect(kept.spec.network.domains).toEqual(["example.com", "pypi.example"]);
+    expect(kept.spec.network.domains).toEqual(["example.com", "index.example"]);
   });
 
   test("now shows runs in progress, flows over time, destinations and denials; a waiting run is cancelled", async () => {
