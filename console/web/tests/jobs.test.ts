@@ -139,20 +139,21 @@ describe("jobs and runs", () => {
     leave(console, { run, state: "succeeded", exit: 0, output: Array.from({ length: 20 }, (_, part) => ({ stream: "stdout" as const, data: Buffer.from(text.slice((part * text.length) / 20, ((part + 1) * text.length) / 20)) })) });
     const page = await signedIn(`runs/${run}`);
     await page.getByText("200,000 lines").waitFor();
-    const slowest = await page.evaluate(async () => {
+    const frames = await page.evaluate(async () => {
       const view = document.querySelector(".output");
-      let longest = 0;
+      const took: number[] = [];
       let before = performance.now();
       for (let step = 0; step < 60; step += 1) {
         if (view) view.scrollTop = (view.scrollHeight / 60) * step;
         await new Promise(requestAnimationFrame);
-        longest = Math.max(longest, performance.now() - before);
+        took.push(performance.now() - before);
         before = performance.now();
       }
-      return longest;
+      return took.sort((a, b) => b - a);
     });
-    process.stdout.write(`scrolling through 200,000 lines: the slowest frame took ${slowest.toFixed(0)} ms\n`);
-    expect(slowest).toBeLessThan(500);
+    process.stdout.write(`scrolling through 200,000 lines: the slowest frames took ${frames.slice(0, 3).map((ms) => ms.toFixed(0)).join(", ")} ms\n`);
+    // two frames may have waited for whatever else the machine does
+    expect(frames[2]).toBeLessThan(250);
     expect(await page.locator(".output-row").count()).toBeLessThan(200);
   });
 
