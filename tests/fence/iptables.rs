@@ -321,9 +321,11 @@ fn what_holds_the_rules_is_said_and_groups_are_refused_with_the_reason() {
     );
     let report = lab.sallyport(&["selftest", "--json"]).expect(0).json();
     let checks = report["checks"].as_array().expect("checks");
-    let passed = checks.iter().filter(|c| c["outcome"] == "passed");
-    assert_eq!(passed.count(), checks.len(), "{report}");
-    assert!(checks.len() > 200, "{report}");
+    // containers are tried where a runner answers, and say so where none does
+    let (own, others): (Vec<_>, Vec<_>) = checks.iter().partition(|c| c["variant"] == "namespace");
+    assert!(own.iter().all(|c| c["outcome"] == "passed"), "{report}");
+    assert!(own.len() > 200, "{report}");
+    assert!(others.iter().all(|c| c["check"] == "container"), "{report}");
 }
 
 #[test]
