@@ -220,7 +220,7 @@ describe("people", () => {
     const { page } = await browser.open(console.url);
     await page.getByRole("heading", { name: "Sign in" }).waitFor();
     const times: number[] = [];
-    for (let run = 0; run < 5; run += 1) {
+    for (let run = 0; run < 15; run += 1) {
       await page.context().clearCookies();
       const begun = performance.now();
       await page.goto(console.url, { waitUntil: "commit" });
@@ -229,7 +229,6 @@ describe("people", () => {
     }
     times.sort((a, b) => a - b);
     process.stdout.write(`first view: ${times.map((ms) => ms.toFixed(0)).join(", ")} ms\n`);
-    // what else the machine does only adds
-    expect(times[0]).toBeLessThan(1000);
+    expect(times[7]).toBeLessThan(1000);
   });
 });
