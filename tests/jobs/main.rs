@@ -1,6 +1,7 @@
 //! Jobs: whole runs through a real engine. Exit codes, streams, the network of a run, what stays behind.
 
 mod attacks;
+mod browser;
 mod command;
 mod commits;
 mod door;

@@ -15,7 +15,7 @@ use crate::world::{Here, lab};
 
 /// A process that ends with its test, also if that fails: `up` in order, anything else at once.
 #[derive(Debug)]
-struct Ends(Option<Child>);
+pub struct Ends(Option<Child>);
 
 impl Ends {
     fn child(&mut self) -> &mut Child {
@@ -49,7 +49,7 @@ impl Drop for Ends {
 }
 
 /// Everything of `sallyport up` on this machine, with the console's folder in the lab's own.
-fn with_console() -> (Here, Ends) {
+pub fn with_console() -> (Here, Ends) {
     let mut lab = lab();
     let child = Ends(Some(up(&mut lab)));
     let log = lab.directory().join("up.log");
@@ -75,7 +75,7 @@ fn submit(lab: &Here, script: &str) -> Ends {
     ))
 }
 
-fn stop(lab: &Here, mut child: Ends) {
+pub fn stop(lab: &Here, mut child: Ends) {
     child.signal(Signal::SIGTERM);
     let ended = within(Duration::from_mins(1), || {
         child.child().try_wait().expect("wait")

@@ -1,6 +1,6 @@
 /** What a sandbox asked for becomes a rule only if it can be nothing else. */
 import { expect, test } from "vitest";
-import { isProposable, proposal } from "./propose";
+import { isProposable, proposal, withRule } from "./propose";
 
 test("names and addresses become rules, with ports where the web's are not meant", () => {
   expect(proposal({ name: "Example.org", port: 443, protocol: "tcp", reason: "name_not_allowed" })).toBe("allow:\n  - host: example.org\n");
@@ -15,5 +15,16 @@ test("nothing is proposed that no rule opens, or that would be more than a name"
   expect(isProposable({ address: "169.254.169.254", port: 80, protocol: "tcp", reason: "address_metadata" })).toBe(false);
   for (const name of ["*", "a\nallow:\n  - host: evil", "a: b", "x\u202e.example", "", "a..b", "-a.example"]) {
     expect(isProposable({ name, port: 443, protocol: "tcp", reason: "name_not_allowed" }), name).toBe(false);
+  }
+});
+
+test("a rule goes into a policy's list as its neighbours stand there, and nowhere that it could mean something else", () => {
+  const denied = { name: "db.example.org", port: 5432, protocol: "tcp", reason: "name_not_allowed" };
+  expect(withRule("policy: p\nallow:\n  # why\n  - host: a.example\ndeny:\n  - host: b.example\n", denied))
+    .toBe("policy: p\nallow:\n  - host: db.example.org\n    ports: [5432]\n  # why\n  - host: a.example\ndeny:\n  - host: b.example\n");
+  expect(withRule("allow:   # names\n- host: a.example\npolicy: p", denied)).toBe("allow:   # names\n- host: db.example.org\n  ports: [5432]\n- host: a.example\npolicy: p\n");
+  expect(withRule("policy: p\nnetwork: domains\n", denied)).toBe("policy: p\nnetwork: domains\nallow:\n  - host: db.example.org\n    ports: [5432]\n");
+  for (const text of ["allow: []\n", "allow: [{ host: a.example }]\n", "'allow':\n  - host: a\n", "allow:\n  - host: a\nallow:\n  - host: b\n", "allow:\n", "allow: &x\n  - host: a\n", "allow:\n  host: a\n"]) {
+    expect(withRule(text, denied), text).toBe(null);
   }
 });

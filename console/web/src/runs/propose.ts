@@ -27,6 +27,25 @@ export function proposal(denied: Denied): string {
   return `${lines.join("\n")}\n`;
 }
 
+/**
+ * A policy's text with the rule as the first entry of its `allow` list, everything else as it stands; nothing where the
+ * list is written in a way that is a person's to edit. Whether the result is a policy is the console's to say.
+ */
+export function withRule(policy: string, denied: Denied): string | null {
+  const [, ...entry] = proposal(denied).trimEnd().split("\n");
+  const lines = policy.trimEnd().split(/\r?\n/);
+  const heads = lines.flatMap((line, index) => (/^["']?allow["']?\s*:/.test(line) ? [index] : []));
+  const [at] = heads;
+  if (at === undefined) return `${[...lines, "allow:", ...entry].join("\n")}\n`;
+  if (heads.length > 1 || !/^allow:\s*(#.*)?$/.test(lines[at] ?? "")) return null;
+  const next = lines.slice(at + 1).find((line) => line.trim() !== "" && !line.trim().startsWith("#")) ?? "";
+  // a list may stand below its key with or without indentation, the same for all of its entries
+  const indent = /^( *)- /.exec(next)?.[1];
+  if (indent === undefined) return null;
+  const made = entry.map((line) => `${indent}${line.slice(2)}`);
+  return `${[...lines.slice(0, at + 1), ...made, ...lines.slice(at + 1)].join("\n")}\n`;
+}
+
 /** A name that may stand in a policy as it is; a sandbox can ask for any. */
 function quoted(name: string | null | undefined): string | null {
   return name !== null && name !== undefined && /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]*[a-z0-9])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9])?)*$/i.test(name) ? name.toLowerCase() : null;
