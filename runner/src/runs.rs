@@ -85,9 +85,9 @@ impl Ends {
         self.cause.get().copied().unwrap_or(EndReason::Cancelled)
     }
 
-    /// Whether someone has asked.
-    pub fn is_asked(&self) -> bool {
-        self.asked.is_cancelled()
+    /// Why it was asked to end, if it was.
+    pub fn cause(&self) -> Option<EndReason> {
+        self.cause.get().copied()
     }
 }
 

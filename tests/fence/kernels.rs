@@ -73,6 +73,7 @@ fn auto_takes_iptables_on_a_kernel_without_nf_tables_and_still_lets_nothing_else
     let to = SocketAddr::new(ip(PUBLIC4), port::CLOSED);
     let end = open.run(|| match connect(to) {
         Connect::Open(mut stream) => lab::client::read_to_end(&mut stream).1,
+        Connect::Reset => lab::client::End::Reset,
         other => panic!("{other:?}"),
     });
     assert_eq!(end, lab::client::End::Reset);

@@ -17,6 +17,8 @@ pub enum Connect {
     Open(TcpStream),
     /// Reset by the other side, or by whoever speaks for it.
     Refused,
+    /// Accepted, and reset before this side looked.
+    Reset,
     /// An ICMP error said so.
     Unreachable(ErrorKind),
     /// No answer within the limit.
@@ -37,9 +39,9 @@ impl Connect {
         matches!(self, Self::Open(_))
     }
 
-    /// Whether it was refused.
+    /// Whether it was refused, at once or the moment after it was accepted.
     pub fn is_refused(&self) -> bool {
-        matches!(self, Self::Refused)
+        matches!(self, Self::Refused | Self::Reset)
     }
 }
 
@@ -57,7 +59,8 @@ pub fn connect_within(to: SocketAddr, limit: Duration) -> Connect {
             Connect::Open(stream)
         }
         Err(error) => match error.kind() {
-            ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => Connect::Refused,
+            ErrorKind::ConnectionRefused => Connect::Refused,
+            ErrorKind::ConnectionReset => Connect::Reset,
             ErrorKind::TimedOut | ErrorKind::WouldBlock => Connect::Silence,
             kind => Connect::Unreachable(kind),
         },

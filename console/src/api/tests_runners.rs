@@ -190,6 +190,27 @@ async fn what_is_told_twice_is_kept_once_and_the_end_is_the_end() {
 }
 
 #[tokio::test]
+async fn a_run_that_its_runner_stopped_before_is_lost_and_cancelled_by_nobody() {
+    each(async |store| {
+        let console = Console::on(store.clone());
+        let fake = fake(&console).await;
+        for (code, state) in [
+            ("stopping", "lost"),
+            ("cancelled", "cancelled"),
+            ("busy", "failed"),
+        ] {
+            let (place, run) = submit(&store).await;
+            let work = fake.claim().await.unwrap();
+            let end = json!({ "end": { "failed": { "code": code, "message": "no" } } });
+            assert_eq!(fake.of_run(&work, "finish", end).await.status, 204);
+            let seen = store.run(&place, &run).await.unwrap().unwrap();
+            assert_eq!(seen.state, state, "{code}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_older_process_of_a_runner_and_an_older_claim_change_nothing() {
     each(async |store| {
         let console = Console::on(store.clone());

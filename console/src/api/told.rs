@@ -120,12 +120,17 @@ pub async fn finish(
                 .filter(|c| !c.is_control())
                 .take(MESSAGE)
                 .collect::<String>();
-            let cancelled = code == "cancelled";
             let word = code.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
                 && (1..=40).contains(&code.len());
+            let (state, reason) = match code.as_str() {
+                "cancelled" => ("cancelled", "cancelled"),
+                runner::api::STOPPING => ("lost", "runner_stopped"),
+                code if word => ("failed", code),
+                _ => ("failed", "internal"),
+            };
             End {
-                state: if cancelled { "cancelled" } else { "failed" },
-                reason: Some(if word { code } else { "internal" }),
+                state,
+                reason: Some(reason),
                 message: Some(&message),
                 exit_code: None,
             }

@@ -24,6 +24,7 @@ use tokio::sync::{Mutex, mpsc};
 use self::feed::Feeding;
 use self::watch::{Over, Watch};
 use crate::Runner;
+use crate::api::STOPPING;
 use crate::burial::{self, Remains};
 use crate::image::ImageError;
 use crate::job::Job;
@@ -197,7 +198,7 @@ async fn follow(
     // Asked after entering: whoever stops the runner ends every run that was entered before.
     if runner.is_stopping() {
         release_unused(runner, claim.pooled).await;
-        return Err(Failure::new("cancelled", "the runner is stopping"));
+        return Err(never_begun(Some(EndReason::RunnerStopped)));
     }
     if !plan.job.takes.is_nothing() {
         *plan.arriving.lock().await = Some(runner.runs.expect_input(&plan.run));
@@ -252,11 +253,21 @@ async fn follow(
 
 /// Returns when a run that has not started is not wanted any more.
 async fn unwanted(ends: &Ends, events: &Events) -> Failure {
-    tokio::select! {
-        _ = ends.asked() => {}
-        () = events.closed() => {}
+    let cause = tokio::select! {
+        cause = ends.asked() => Some(cause),
+        () = events.closed() => None,
+    };
+    never_begun(cause)
+}
+
+/// A runner that stops has cancelled nothing: whoever asked may ask the next one.
+fn never_begun(cause: Option<EndReason>) -> Failure {
+    match cause {
+        Some(EndReason::RunnerStopped) => {
+            Failure::new(STOPPING, "the runner stopped before the run started")
+        }
+        _ => Failure::new("cancelled", "the run was cancelled before it started"),
     }
-    Failure::new("cancelled", "the run was cancelled before it started")
 }
 
 async fn prepare_image(runner: &Runner, job: &Job, events: &Events) -> Result<ImageFacts, Failure> {
@@ -397,11 +408,8 @@ async fn live(
     };
     let Prepared { id, unlimited } = prepared.map_err(|e| failure("engine", &e))?;
     *workload = Some(id.clone());
-    if ends.is_asked() || events.is_closed() {
-        return Err(Failure::new(
-            "cancelled",
-            "the run was cancelled before it started",
-        ));
+    if ends.cause().is_some() || events.is_closed() {
+        return Err(never_begun(ends.cause()));
     }
     let started = Started {
         network: pod.network.id.clone(),

@@ -123,18 +123,11 @@ async fn ask(
         .await
         .map_err(|e| failure("engine", &e))?
         .id;
-    let cancelled = || {
-        Failure::new(
-            "cancelled",
-            "the run was cancelled while its image was asked",
-        )
-    };
     let said = tokio::select! {
         said = tokio::time::timeout(LIMIT, listen(runner, &id)) => said.unwrap_or_else(|_| {
             Err(refused(&format!("they did not answer within {} seconds", LIMIT.as_secs())))
         }),
-        _ = ends.asked() => Err(cancelled()),
-        () = events.closed() => Err(cancelled()),
+        failure = super::unwanted(ends, events) => Err(failure),
     };
     // Where it does not go, the reaper tries again; nobody owns it from here on.
     match tokio::time::timeout(CLEANING, backend.remove(&id)).await {

@@ -422,6 +422,19 @@ async fn the_first_cause_of_an_end_is_the_one_that_counts() {
 }
 
 #[tokio::test]
+async fn a_runner_that_stops_has_not_cancelled_what_had_not_begun() {
+    for (cause, told) in [
+        (EndReason::RunnerStopped, STOPPING),
+        (EndReason::Cancelled, "cancelled"),
+    ] {
+        let (events, _listening) = mpsc::channel(1);
+        let ends = Ends::default();
+        ends.end(cause);
+        assert_eq!(unwanted(&ends, &events).await.code, told);
+    }
+}
+
+#[tokio::test]
 async fn a_run_that_nobody_follows_any_more_is_killed() {
     let backend = Fake::new(Manner::Ignores);
     let (_, reason, _) = watched(&backend, silence(), |_, _| None).await;

@@ -127,6 +127,11 @@ impl<'a> Giving<'a> {
         self.under_way = Some(Box::pin(give(client, run, pieces, told)));
     }
 
+    /// Whether another run can be given the same: what was piped is read once.
+    pub fn can_begin_again(&self) -> bool {
+        !self.brought.takes().stdin
+    }
+
     /// Returns only when something could not be read that should have been given.
     pub async fn broken(&mut self) -> Failure {
         if let Some(under_way) = &mut self.under_way

@@ -69,7 +69,9 @@ pub fn perform(arguments: Arguments, shared: &Shared) -> Verdict {
                 Ok(stream) => {
                     let view = View { format, quiet };
                     let giving = Giving::new(&client, &brought);
-                    Some(follow(&client, stream, giving, &mut signals, view).await)
+                    follow(&client, stream, giving, &mut signals, view)
+                        .await
+                        .transpose()
                 }
             };
             services.release().await;
@@ -111,13 +113,14 @@ impl Signals {
     }
 }
 
+/// Follows a run to its end; `None` if the runner stopped before it began, so that another runner may be asked.
 async fn follow(
     client: &runner::Client,
     mut stream: runner::Stream,
     mut giving: Giving<'_>,
     signals: &mut Signals,
     view: View,
-) -> Verdict {
+) -> Result<Option<Outcome>, Failure> {
     let mut run: Option<RunId> = None;
     let mut cancelled = false;
     loop {
@@ -130,7 +133,7 @@ async fn follow(
             () = signals.any() => {
                 // the second one does not wait for the clean-up: dropping the stream ends the run as well
                 if std::mem::replace(&mut cancelled, true) {
-                    return Ok(Outcome::Code(INTERRUPTED));
+                    return Ok(Some(Outcome::Code(INTERRUPTED)));
                 }
                 if let Some(run) = &run {
                     client.cancel(run).await?;
@@ -142,6 +145,9 @@ async fn follow(
             return Err(Failure::new("the runner went away before the run ended")
                 .hint("`sallyport doctor` names the cause"));
         };
+        if !cancelled && giving.can_begin_again() && never_begun(&event) {
+            return Ok(None);
+        }
         if let Event::Accepted { run: id } = &event {
             run = Some(id.clone());
             giving.begin(id);
@@ -162,15 +168,20 @@ async fn follow(
             | Event::Failed(_)
                 if cancelled =>
             {
-                return Ok(Outcome::Code(INTERRUPTED));
+                return Ok(Some(Outcome::Code(INTERRUPTED)));
             }
             Event::Ended { code, .. } => {
-                return Ok(Outcome::Code(u8::try_from(code).unwrap_or(NOT_RUN)));
+                let code = u8::try_from(code).unwrap_or(NOT_RUN);
+                return Ok(Some(Outcome::Code(code)));
             }
             Event::Failed(failure) => return Err(failure.into()),
             _ => {}
         }
     }
+}
+
+fn never_begun(event: &Event) -> bool {
+    matches!(event, Event::Failed(failure) if failure.code == runner::api::STOPPING)
 }
 
 /// Passes output on as it is, and words to standard error.
