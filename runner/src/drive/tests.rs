@@ -20,7 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::feed::Feeding;
 use super::watch::{Over, Watch};
-use super::{Runner, drive};
+use super::{Runner, drive, unwanted};
+use crate::api::STOPPING;
 use crate::burial::{self, Remains};
 use crate::config::RunnerConfig;
 use crate::image::Images;
