@@ -95,7 +95,12 @@ impl Action {
     pub const fn only_asks(self) -> bool {
         matches!(
             self,
-            Self::AskReach | Self::AskCheck | Self::AskExplain | Self::AskDiff
+            Self::AskReach
+                | Self::AskCheck
+                | Self::AskExplain
+                | Self::AskDiff
+                | Self::AskTests
+                | Self::AskReplay
         )
     }
 }
@@ -110,6 +115,8 @@ matrix! {
     ReadDescription "description.read": Open, Read;
     /// How this machine's gateway is.
     ReadGateway "gateway.read": Person, Read;
+    /// What is to be done for a good installation.
+    ReadChecklist "checklist.read": Instance, Never;
     /// The JSON Schema of policies.
     ReadPolicySchema "policy.schema": Open, Read;
     /// Become the first owner.
@@ -232,6 +239,8 @@ matrix! {
     ReadDestinations "run.destinations": Workspace(Member), Read;
     /// How a run's network differs from another's.
     ReadDiff "run.diff": Workspace(Member), Read;
+    /// What the networks of a workspace's runs saw lately.
+    ListFlows "flow.list": Workspace(Member), Read;
     /// What is going on.
     ReadNow "now.read": Workspace(Member), Read;
     /// Mistakes and warnings of a policy.
@@ -240,6 +249,16 @@ matrix! {
     AskExplain "policy.explain": Workspace(Member), Read;
     /// What changes between two policies.
     AskDiff "policy.diff": Workspace(Member), Read;
+    /// A policy's own tests.
+    AskTests "policy.test": Workspace(Member), Read;
+    /// What a policy would have made of recorded flows.
+    AskReplay "policy.replay": Workspace(Member), Read;
+    /// Policies in git.
+    ListSources "policy.sources": Workspace(Member), Read;
+    /// A policy in git, as it is in force.
+    ReadPolicy "policy.read": Workspace(Member), Read;
+    /// Propose a change of a policy in git.
+    Propose "policy.propose": Workspace(Member), Write;
     /// Which runners are there.
     ListRunners "runner.list": Instance, Never;
     /// Make a runner.

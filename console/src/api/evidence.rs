@@ -309,6 +309,7 @@ pub async fn flows(
     let filter = FlowFilter {
         outcome: &listed.outcome,
         text: &listed.q,
+        ..FlowFilter::default()
     };
     let items = app
         .store

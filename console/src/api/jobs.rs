@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Fields;
-use super::thinking::think;
+use super::thinking::{length, read as read_policy, think};
 use crate::accounts::names;
 use crate::clock::{self, Millis};
 use crate::jobs::check;
@@ -116,7 +116,31 @@ struct Checked {
 }
 
 impl Checked {
-    fn of(input: &JobInput) -> Result<Self, Problem> {
+    /// With what was checked.
+    async fn of(app: &App, caller: &Caller, input: JobInput) -> Result<(Self, JobInput), Problem> {
+        let length = length(&input.spec.network);
+        let checked = read_policy(app, caller, length, move || {
+            Ok((Self::checked(&input)?, input))
+        });
+        let (checked, input) = checked.await?;
+        Self::tells(app, &caller.workspace()?.id, &input).await?;
+        Ok((checked, input))
+    }
+
+    /// Whether everybody is there whom it tells.
+    async fn tells(app: &App, workspace: &str, input: &JobInput) -> Result<(), Problem> {
+        let Some(notify) = &input.spec.notify else {
+            return Ok(());
+        };
+        let unknown = app.store.unknown_notifications(workspace, &notify.to);
+        if unknown.await?.is_empty() {
+            return Ok(());
+        }
+        let message = "a notification of this workspace has each of these names";
+        Err(Problem::invalid("spec.notify.to", message))
+    }
+
+    fn checked(input: &JobInput) -> Result<Self, Problem> {
         let mut fields = Fields::new();
         let name = fields.take(names::name(&input.name));
         fields.0.extend(check::mistakes(&input.spec));
@@ -184,7 +208,7 @@ pub async fn add(
     caller: Caller,
     Input(input): Input<JobInput>,
 ) -> Result<Response, Problem> {
-    let checked = Checked::of(&input)?;
+    let (checked, _) = Checked::of(&app, &caller, input).await?;
     let (workspace, user) = (&caller.workspace()?.id, &caller.user()?.id);
     let write = checked.write(workspace);
     let id = match app.store.add_job(&write, Some(user), clock::now()).await {
@@ -218,7 +242,7 @@ pub async fn change(
 ) -> Result<Response, Problem> {
     let job = find(&app, &caller, &ids.1).await?;
     meant.check(job.version)?;
-    let mut checked = Checked::of(&input)?;
+    let (mut checked, input) = Checked::of(&app, &caller, input).await?;
     let before = view(job.clone())?;
     if before.enabled == checked.enabled && before.spec.schedule == input.spec.schedule {
         // a time that is due and not fired yet stays due

@@ -4,9 +4,11 @@
 
 pub mod about;
 pub mod audit;
+pub mod checklist;
 pub mod devices;
 pub mod events;
 pub mod evidence;
+pub mod flows;
 pub mod gateway;
 pub mod hooks;
 #[cfg(test)]
@@ -22,11 +24,14 @@ pub mod pull;
 pub mod runners;
 pub mod runs;
 #[cfg(test)]
-mod runs_tests;
+pub(crate) mod runs_tests;
 pub mod secrets;
 pub mod session;
+pub mod sources;
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg(test)]
+mod tests_checklist;
 #[cfg(test)]
 mod tests_gateway;
 #[cfg(test)]
@@ -36,10 +41,13 @@ mod tests_runners;
 #[cfg(test)]
 mod tests_secrets;
 #[cfg(test)]
+mod tests_sources;
+#[cfg(test)]
 mod tests_tokens;
 mod thinking;
 pub mod tokens;
 pub mod told;
+pub mod tries;
 pub mod users;
 pub mod workspaces;
 

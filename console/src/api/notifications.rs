@@ -34,7 +34,8 @@ pub struct NotificationView {
     pub kind: String,
     /// A URL or an address.
     pub address: String,
-    /// About what: `run.failed`, `run.succeeded`.
+    /// About what: `run.failed`, `run.succeeded`, `run.denied` (a name that a job was not denied before),
+    /// `gateway.enforcement` (lost, and back).
     pub topics: Vec<String>,
     /// When it was made, in milliseconds since 1970.
     pub created_at: Millis,
@@ -59,7 +60,8 @@ pub struct NotificationInput {
     kind: String,
     /// A URL or an address.
     address: String,
-    /// About what: `run.failed`, `run.succeeded`.
+    /// About what: `run.failed`, `run.succeeded`, `run.denied` (a name that a job was not denied before),
+    /// `gateway.enforcement` (lost, and back).
     topics: Vec<String>,
 }
 

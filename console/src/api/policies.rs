@@ -33,7 +33,7 @@ const MOST_COMPARED: usize = 1_000;
 #[serde(deny_unknown_fields)]
 pub struct PolicyText {
     /// The whole document.
-    text: String,
+    pub(super) text: String,
 }
 
 /// What is to be said about a policy.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::Fields;
+use super::thinking::{length, read as read_policy};
 use crate::accounts::names;
 use crate::clock::{self, Millis};
 use crate::jobs::check;
@@ -312,14 +313,8 @@ pub async fn trigger(
     submit(&app, &new).await
 }
 
-/// Run something that is no job.
-#[utoipa::path(post, path = "/api/v1/workspaces/{workspace}/runs", tag = "runs", request_body = RunInput,
-    params(("workspace" = String, Path)), responses((status = 201, body = RunView)))]
-pub async fn add(
-    State(app): State<App>,
-    caller: Caller,
-    Input(input): Input<RunInput>,
-) -> Result<Response, Problem> {
+/// The name of a run that is of no job, which is checked.
+fn checked(input: &RunInput) -> Result<String, Problem> {
     let mut fields = Fields::new();
     let name = fields.take(names::name(&input.name));
     fields.0.extend(check::mistakes(&input.spec));
@@ -332,6 +327,20 @@ pub async fn add(
             .push(Wrong::new("spec.schedule", "only jobs have one"));
     }
     fields.done()?;
+    Ok(name)
+}
+
+/// Run something that is no job.
+#[utoipa::path(post, path = "/api/v1/workspaces/{workspace}/runs", tag = "runs", request_body = RunInput,
+    params(("workspace" = String, Path)), responses((status = 201, body = RunView)))]
+pub async fn add(
+    State(app): State<App>,
+    caller: Caller,
+    Input(input): Input<RunInput>,
+) -> Result<Response, Problem> {
+    let length = length(&input.spec.network);
+    let checked = read_policy(&app, &caller, length, move || Ok((checked(&input)?, input)));
+    let (name, input) = checked.await?;
     let new = NewRun {
         workspace: &caller.workspace()?.id,
         job: None,

@@ -379,7 +379,7 @@ async fn runs_are_listed_newest_first_filtered_cancelled_and_run_again() {
 }
 
 /// Brings the oldest run that waits to its end, with some output and records.
-async fn carry_out(store: &Store, records: &[(u64, &str)]) {
+pub async fn carry_out(store: &Store, records: &[(u64, &str)]) {
     let claimer = Claimer {
         runner: "r",
         workspace: None,

@@ -1,13 +1,16 @@
 //! Questions to the policy engine that take a while: a few of each account, off the threads that answer everybody.
 
+use crate::jobs::spec::NetworkSpec;
 use crate::server::app::App;
 use crate::server::identify::Caller;
 use crate::server::problem::Problem;
 use crate::server::rate::Counted;
 use crate::server::turns::TurnError;
 
-/// Of one account at once: a page asks for a check and a table at the same time.
-const AT_ONCE: usize = 3;
+/// Of one account at once: the page of policies asks for a check, a table, tests and differences at the same time.
+const AT_ONCE: usize = 6;
+/// Bytes of a policy that are read in far less than a millisecond.
+const SHORT: usize = 8 << 10;
 
 /// Answers by work that keeps a processor busy.
 pub(super) async fn think<T: Send + 'static>(
@@ -24,6 +27,26 @@ pub(super) async fn think<T: Send + 'static>(
         )
     })?;
     app.thinking.take(work).await?
+}
+
+/// How long the policy of a network setting is.
+pub(super) fn length(network: &NetworkSpec) -> usize {
+    let text = network.policy.as_deref().map_or(0, str::len);
+    let names: usize = network.domains.iter().map(String::len).sum();
+    text.max(names)
+}
+
+/// The same about a policy of this [`length`]; nearly all are read between two other requests.
+pub(super) async fn read<T: Send + 'static>(
+    app: &App,
+    caller: &Caller,
+    length: usize,
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    if length <= SHORT {
+        return work();
+    }
+    think(app, caller, work).await
 }
 
 impl From<TurnError> for Problem {

@@ -24,6 +24,8 @@ const LONGEST_DESCRIPTION: usize = 2_000;
 const LONGEST_SPEC: usize = 512 << 10;
 /// Domains, secrets.
 const MOST_NAMED: usize = 200;
+/// Notifications of a job.
+const MOST_TOLD: usize = 20;
 /// At once.
 const MOST_PARALLEL: u32 = 100;
 /// Further attempts.
@@ -54,6 +56,12 @@ pub fn mistakes(spec: &JobSpec) -> Vec<Wrong> {
     what_runs(spec, &mut wrong);
     network(spec, &mut wrong);
     when(spec, &mut wrong);
+    if let Some(notify) = &spec.notify
+        && (notify.to.len() > MOST_TOLD || notify.to.iter().any(|name| name.len() > 400))
+    {
+        let message = format!("at most {MOST_TOLD} names of notifications");
+        wrong.push(Wrong::new("spec.notify.to", message));
+    }
     wrong
 }
 

@@ -5,7 +5,9 @@
 //! ([`crate::store`]), decisions (netpolicy) and who may ([`crate::access`]).
 
 pub mod check;
+pub mod expect;
 pub mod network;
+pub mod past;
 pub mod reach;
 pub mod schedule;
 pub mod spec;

@@ -49,6 +49,42 @@ pub struct JobSpec {
     pub overlap: OverlapSpec,
     /// Which ends are followed by another attempt.
     pub retry: RetrySpec,
+    /// Who is told about its runs; absent: as the workspace's notifications ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notify: Option<NotifySpec>,
+}
+
+/// Who is told about the runs of a job, instead of those who ask for such news of the whole workspace.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NotifySpec {
+    /// Notifications of the workspace, by their names; none: nobody is told.
+    pub to: Vec<String>,
+    /// When.
+    pub on: Vec<NotifyOn>,
+}
+
+/// What of a job is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NotifyOn {
+    /// A run failed, took too long or was lost.
+    Failed,
+    /// A run succeeded.
+    Succeeded,
+    /// A run was denied a name that the job was not denied before.
+    Denied,
+}
+
+impl NotifyOn {
+    /// As notifications call it.
+    pub const fn topic(self) -> &'static str {
+        match self {
+            Self::Failed => "run.failed",
+            Self::Succeeded => "run.succeeded",
+            Self::Denied => "run.denied",
+        }
+    }
 }
 
 /// Which isolation class is wanted.

@@ -82,9 +82,18 @@ fn message(
         .unwrap_or("-");
     // whatever it is called, it is a part of one line
     let run: String = run.chars().filter(|c| !c.is_control()).take(100).collect();
+    let state = body.pointer("/data/state").and_then(Value::as_str);
+    let enforcing = state == Some("enforcing");
     let subject = match delivery.topic.as_str() {
         "run.failed" => format!("Sallyport: run {run} failed"),
         "run.succeeded" => format!("Sallyport: run {run} succeeded"),
+        "run.denied" => {
+            format!("Sallyport: run {run} was denied names that its job was not before")
+        }
+        "gateway.enforcement" if enforcing => {
+            "Sallyport: the egress firewall is enforced again".to_owned()
+        }
+        "gateway.enforcement" => "Sallyport: the egress firewall is not enforced".to_owned(),
         _ => "Sallyport: a test".to_owned(),
     };
     let origin = app

@@ -1,6 +1,6 @@
 //! Telling people and programs: events become deliveries, deliveries become webhooks and mail.
 //!
-//! [`news`] says which events are worth telling, [`keep_reading`] queues them, [`keep_sending`] sends what is due, by the
+//! [`news`] says which events are worth telling and [`watch`] makes those about enforcement, [`keep_reading`] queues them, [`keep_sending`] sends what is due, by the
 //! guarded client alone. What is sent carries an id that is the same at each attempt, so that a receiver knows a double.
 //! Failure stance: what cannot be sent is tried again, ever more slowly, and given up after [`MOST_ATTEMPTS`]; how each
 //! attempt ended can be read.
@@ -8,6 +8,9 @@
 mod mail;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_denied;
+pub mod watch;
 mod webhook;
 
 use std::time::Duration;
@@ -15,15 +18,22 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::clock::{self, HOUR, MINUTE, Millis, SECOND};
+use crate::jobs::spec::JobSpec;
 use crate::server::app::App;
 use crate::store::StoreError;
+use crate::store::denials::Denied;
 use crate::store::events::{self, Event};
 use crate::store::notifications::{Delivery, News};
 
 pub use webhook::{fresh_key, signature};
 
 /// About what somebody can be told.
-pub const TOPICS: [&str; 2] = ["run.failed", "run.succeeded"];
+pub const TOPICS: [&str; 4] = [
+    "run.failed",
+    "run.succeeded",
+    "run.denied",
+    "gateway.enforcement",
+];
 /// What the test button sends.
 pub const TEST: &str = "test";
 
@@ -48,24 +58,77 @@ const EVERY: Duration = Duration::from_secs(5);
 #[error("{0}")]
 pub struct Undelivered(pub String);
 
-/// What of an event is worth telling.
-pub fn news(event: &Event) -> Option<News> {
+/// A run that is over.
+struct Over {
+    workspace: String,
+    run: String,
+    /// What is told about its end itself.
+    topic: Option<&'static str>,
+    data: Value,
+}
+
+/// The run that an event says is over.
+fn over(event: &Event) -> Option<Over> {
     let workspace = event.topic.strip_prefix("workspace/")?;
     if event.kind != "run" || workspace.contains('/') {
         return None;
     }
     let data: Value = serde_json::from_str(&event.data).ok()?;
     let topic = match data.get("state")?.as_str()? {
-        "failed" | "timed_out" | "lost" => "run.failed",
-        "succeeded" => "run.succeeded",
+        "failed" | "timed_out" | "lost" => Some("run.failed"),
+        "succeeded" => Some("run.succeeded"),
+        "cancelled" => None,
         _ => return None,
     };
-    let body = json!({ "type": topic, "at": event.at, "workspace": workspace, "event": event.seq, "data": data });
-    Some(News {
+    Some(Over {
         workspace: workspace.to_owned(),
+        run: data.get("run")?.as_str()?.to_owned(),
         topic,
-        body: body.to_string(),
+        data,
     })
+}
+
+/// What of an event is worth telling.
+async fn news(app: &App, event: &Event) -> Result<Vec<News>, StoreError> {
+    if event.topic == "instance" && event.kind == "enforcement" {
+        let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+        let topic = "gateway.enforcement";
+        let body = json!({ "type": topic, "at": event.at, "event": event.seq, "data": data });
+        return Ok(vec![News::asked("", topic, &body)]);
+    }
+    let Some(over) = over(event) else {
+        return Ok(Vec::new());
+    };
+    let body = |topic: &str, data: &Value| json!({ "type": topic, "at": event.at, "workspace": over.workspace, "event": event.seq, "data": data });
+    let mut all: Vec<News> = over
+        .topic
+        .map(|topic| News::asked(&over.workspace, topic, &body(topic, &over.data)))
+        .into_iter()
+        .collect();
+    let Some(run) = app.store.told_run(&over.workspace, &over.run).await? else {
+        return Ok(all);
+    };
+    if let Some(job) = &run.job_id {
+        let names = app.store.fresh_denials(job, &over.run).await?;
+        if !names.is_empty() {
+            let data = json!({ "run": over.run, "job": job, "name": run.job_name, "names": names });
+            let mut denied = News::asked(&over.workspace, "run.denied", &body("run.denied", &data));
+            denied.denied = Some(Denied {
+                job: job.clone(),
+                names,
+            });
+            all.push(denied);
+        }
+    }
+    // a job may say itself who is told, and when
+    let own = JobSpec::read(&run.spec).ok().and_then(|spec| spec.notify);
+    if let Some(own) = own {
+        for one in &mut all {
+            let wanted = own.on.iter().any(|on| on.topic() == one.topic);
+            one.to = Some(if wanted { own.to.clone() } else { Vec::new() });
+        }
+    }
+    Ok(all)
 }
 
 /// Follows the event log until the console stops.
@@ -88,9 +151,12 @@ pub async fn read(app: &App) -> Result<bool, StoreError> {
     let Some(last) = events.last() else {
         return Ok(false);
     };
-    let news: Vec<News> = events.iter().filter_map(news).collect();
+    let mut all = Vec::new();
+    for event in &events {
+        all.extend(news(app, event).await?);
+    }
     app.store
-        .queue_news((from, last.seq), &news, clock::now())
+        .queue_news((from, last.seq), &all, clock::now())
         .await?;
     Ok(true)
 }

@@ -113,6 +113,10 @@ pub async fn run(config: ConsoleConfig, stop: CancellationToken) -> Result<(), S
     owner::greet(&app).await?;
     tasks.spawn("membership", membership::keep_checked(app.clone()));
     tasks.spawn("news", crate::notify::keep_reading(app.clone()));
+    tasks.spawn(
+        "enforcement",
+        crate::notify::watch::keep_watching(app.clone()),
+    );
     tasks.spawn("notifications", crate::notify::keep_sending(app.clone()));
     tasks.spawn("rotation", finish_rotation(app.clone()));
     tasks.spawn("tidy", tidy::keep_tidy(app.clone()));

@@ -107,11 +107,18 @@ fn work(table: Table) -> Table {
         )
         .add(Action::ReadDiff, routes!(api::evidence::diff))
         .add(Action::ReadNow, routes!(api::now::read))
+        .add(Action::ListFlows, routes!(api::flows::list))
         .add(Action::ReadGateway, routes!(api::gateway::read))
+        .add(Action::ReadChecklist, routes!(api::checklist::read))
         .add(Action::ReadPolicySchema, routes!(api::policies::schema))
         .add(Action::AskCheck, routes!(api::policies::checked))
         .add(Action::AskExplain, routes!(api::policies::explained))
         .add(Action::AskDiff, routes!(api::policies::differ))
+        .add(Action::AskTests, routes!(api::tries::tested))
+        .add(Action::AskReplay, routes!(api::tries::replayed))
+        .add(Action::ListSources, routes!(api::sources::list))
+        .add(Action::ReadPolicy, routes!(api::sources::in_force))
+        .add(Action::Propose, routes!(api::sources::propose))
 }
 
 /// Runners, and what they ask.

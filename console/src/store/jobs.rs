@@ -174,6 +174,7 @@ impl Store {
             if done.rows_affected() == 0 {
                 return Ok(false);
             }
+            sqlx::query("DELETE FROM denied_names WHERE job_id = $1").bind(job).execute(&mut *tx).await?;
             tx.tell(&[(&workspace_topic(workspace), "job", &told(job, "removed"))], now).await?;
             true
         }))

@@ -37,6 +37,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!(7, "0007_runners"),
     migration!(8, "0008_identities"),
     migration!(9, "0009_notifications"),
+    migration!(10, "0010_denied_names"),
 ];
 
 /// The newest version that this program knows.

@@ -7,8 +7,10 @@
 
 pub mod audit;
 pub mod change;
+pub mod denials;
 pub mod events;
 pub mod flows;
+pub mod hardening;
 pub mod identities;
 pub mod jobs;
 mod migrate;

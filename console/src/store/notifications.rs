@@ -4,6 +4,7 @@
 //! between; a delivery is claimed for a while, so one whose sender died is sent again, under the same id.
 
 use super::change::{about, change};
+use super::denials::{Denied, KNOW};
 use super::sealed::put_sealed;
 use super::{Lock, Store, StoreError, on, row, transact};
 use crate::clock::{Millis, id};
@@ -63,12 +64,39 @@ row! {
 /// What is to be told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct News {
-    /// In which workspace.
+    /// In which workspace; empty: in all of them.
     pub workspace: String,
     /// About what.
     pub topic: &'static str,
     /// What, as JSON.
     pub body: String,
+    /// Who is told, by their names, whatever they ask for; `None`: those who ask for the topic.
+    pub to: Option<Vec<String>>,
+    /// What is no news of this job any more.
+    pub denied: Option<Denied>,
+}
+
+impl News {
+    /// For those who ask for it.
+    pub fn asked(workspace: &str, topic: &'static str, body: &serde_json::Value) -> Self {
+        Self {
+            workspace: workspace.to_owned(),
+            topic,
+            body: body.to_string(),
+            to: None,
+            denied: None,
+        }
+    }
+
+    fn is_for(&self, name: &str, topics: &str) -> bool {
+        match &self.to {
+            Some(names) => names.iter().any(|one| one == name),
+            None => {
+                let topics: Vec<String> = serde_json::from_str(topics).unwrap_or_default();
+                topics.iter().any(|topic| topic == self.topic)
+            }
+        }
+    }
 }
 
 /// Every column.
@@ -201,13 +229,17 @@ impl Store {
                 .rows_affected();
             if turned == 1 {
                 for one in news {
-                    let whom: Vec<(String, String)> = sqlx::query_as("SELECT id, topics FROM notifications WHERE workspace_id = $1")
+                    if let Some(denied) = &one.denied {
+                        for name in &denied.names {
+                            sqlx::query(KNOW).bind(&denied.job).bind(name).bind(now).execute(&mut *tx).await?;
+                        }
+                    }
+                    let whom: Vec<(String, String, String)> = sqlx::query_as("SELECT id, name, topics FROM notifications WHERE workspace_id = $1 OR $1 = ''")
                         .bind(&one.workspace)
                         .fetch_all(&mut *tx)
                         .await?;
-                    for (whom, topics) in whom {
-                        let topics: Vec<String> = serde_json::from_str(&topics).unwrap_or_default();
-                        if topics.iter().any(|topic| topic == one.topic) {
+                    for (whom, name, topics) in whom {
+                        if one.is_for(&name, &topics) {
                             sqlx::query(DELIVER)
                                 .bind(id())
                                 .bind(&whom)

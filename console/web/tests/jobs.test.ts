@@ -201,7 +201,7 @@ describe("jobs and runs", () => {
     // no gateway runs beside this console, and the page says so
     await page.getByText("Runs of this machine do not start").waitFor();
     await page.getByRole("row", { name: /running.*lasting/ }).waitFor();
-    await page.getByRole("cell", { name: "evil.example:443" }).waitFor();
+    await page.getByRole("table", { name: "Denied", exact: true }).getByRole("cell", { name: "evil.example:443" }).waitFor();
     await page.locator(".chart canvas").waitFor();
     await look(page, "now");
     await page.getByRole("link", { name: "Runs" }).click();

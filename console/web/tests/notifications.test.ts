@@ -54,7 +54,7 @@ describe("notifications and webhooks", () => {
     await page.getByText("Nobody is told").waitFor();
     await page.getByRole("button", { name: "Tell somebody" }).click();
     const form = page.getByRole("dialog");
-    await form.getByLabel("Name").fill(HOSTILE);
+    await form.getByLabel("Name", { exact: true }).fill(HOSTILE);
     await form.getByLabel("URL").fill("http://169.254.169.254/latest/");
     await form.getByLabel("a run succeeded").check();
     await form.getByRole("button", { name: "Add" }).click();
@@ -90,7 +90,7 @@ describe("notifications and webhooks", () => {
     const page = await signedIn("notifications");
     await page.getByRole("button", { name: "Tell somebody" }).click();
     const form = page.getByRole("dialog");
-    await form.getByLabel("Name").fill("ops");
+    await form.getByLabel("Name", { exact: true }).fill("ops");
     await form.getByRole("combobox", { name: "By" }).click();
     await page.getByRole("option", { name: "mail" }).click();
     await form.getByLabel("Address").fill("ops@example.com");

@@ -32,6 +32,12 @@ pub struct SourceView {
     pub problem: Option<SourceProblem>,
     /// When the branch did not simply grow (force-push, set back), newest last.
     pub moves: Vec<Move>,
+    /// For which workspaces it speaks; empty: all.
+    #[serde(default)]
+    pub workspaces: Vec<String>,
+    /// Whether it takes proposals.
+    #[serde(default)]
+    pub proposals: bool,
 }
 
 /// A policy of a source.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use ::console::jobs::expect::{destination, expected, found};
 use clap::Args;
 use netpolicy::addr::AddressBook;
 use netpolicy::decide::{LayerKind, OwnListeners, Snapshot};
-use netpolicy::explain::{Decision, Tested, run_tests};
-use netpolicy::policy::{Expected, Protocol};
+use netpolicy::explain::{Tested, run_tests};
 use serde_json::{Value, json};
 
 use crate::exit::{Failure, Outcome, Verdict};
@@ -97,43 +97,6 @@ fn row(tested: &Tested) -> [String; 5] {
         found(tested),
         result.to_owned(),
     ]
-}
-
-fn destination(tested: &Tested) -> String {
-    let test = &tested.test;
-    let mut text = test.to.to_string();
-    if test.protocol != Protocol::Tcp {
-        text.push(' ');
-        text.push_str(test.protocol.word());
-    }
-    if let Some(sni) = &test.sni {
-        text = format!("{text} sni={sni}");
-    }
-    if let Some(method) = &test.method {
-        text = format!("{text} {method}");
-    }
-    if let Some(path) = &test.path {
-        text = format!("{text} {path}");
-    }
-    text
-}
-
-fn expected(tested: &Tested) -> String {
-    match tested.test.expect {
-        Expected::Permit => "permit".to_owned(),
-        Expected::Ask => "ask".to_owned(),
-        Expected::Deny(None) => "deny".to_owned(),
-        Expected::Deny(Some(reason)) => format!("deny {reason}"),
-    }
-}
-
-fn found(tested: &Tested) -> String {
-    match (tested.found.decision, tested.found.reason) {
-        (Decision::Permit, _) => "permit".to_owned(),
-        (Decision::Ask, _) => "ask".to_owned(),
-        (Decision::Deny, None) => "deny".to_owned(),
-        (Decision::Deny, Some(reason)) => format!("deny {reason}"),
-    }
 }
 
 fn tested_json(tested: &Tested) -> Value {

@@ -6,6 +6,7 @@
 //! the journal: what was told already is not told twice.
 
 mod keep;
+mod recent;
 
 use gateway::record::entry::{Close, DecidedBy, Denied, Open, Subject};
 use gateway::record::{Entry, Line};
@@ -14,6 +15,8 @@ use utoipa::ToSchema;
 
 use super::{Store, StoreError, on, row};
 use crate::clock::{Millis, SECOND};
+
+pub use recent::{FlowPlace, RecentFlow};
 
 /// Rows of one run; the journal has the others.
 pub const MOST_KEPT: i64 = 50_000;
@@ -128,6 +131,8 @@ pub struct FlowFilter<'a> {
     pub outcome: &'a str,
     /// Part of a name, an address or a reason; empty: any.
     pub text: &'a str,
+    /// A job's id, where flows of several are looked through; empty: any.
+    pub job: &'a str,
 }
 
 /// A text that a sandbox or a runner chose, as the store takes it: PostgreSQL has no NUL in a text.

@@ -7,6 +7,7 @@ import type { Schemas } from "../api/client";
 export type JobSpec = Schemas["JobSpec"];
 type Mode = "internet" | "domains" | "none";
 export type Rule = "skip" | "queue" | "parallel";
+export type NotifyOn = "failed" | "succeeded" | "denied";
 export type Retry = "failed" | "timed_out" | "lost";
 
 export interface Draft {
@@ -43,6 +44,10 @@ export interface Draft {
   retries: string;
   retryOn: Retry[];
   retryWait: string;
+  /** Who is told: as the workspace asks, or the job's own list. */
+  notify: "usual" | "own";
+  notifyTo: string[];
+  notifyOn: NotifyOn[];
 }
 
 export const EMPTY: Draft = {
@@ -77,6 +82,9 @@ export const EMPTY: Draft = {
   retries: "0",
   retryOn: ["failed", "timed_out", "lost"],
   retryWait: "30",
+  notify: "usual",
+  notifyTo: [],
+  notifyOn: ["failed"],
 };
 
 const SHELL = ["/bin/sh", "-c"];
@@ -132,6 +140,7 @@ export function toSpec(draft: Draft): JobSpec {
     schedule: draft.scheduled ? { cron: draft.cron.trim(), timezone: draft.timezone, catch_up: draft.catchUp } : undefined,
     overlap: said({ rule: draft.rule, most: draft.rule === "parallel" ? number(draft.most) : undefined, group: draft.group.trim() }),
     retry: { most: number(draft.retries) ?? 0, on: draft.retryOn, wait_seconds: number(draft.retryWait) ?? 30 },
+    notify: draft.notify === "own" ? { to: draft.notifyTo, on: draft.notifyOn } : undefined,
   });
 }
 
@@ -142,7 +151,7 @@ function command(draft: Draft): string[] {
 
 /** The draft of a job that exists. */
 export function toDraft(name: string, spec: JobSpec): Draft {
-  const { network = {}, limits = {}, schedule, overlap = {}, retry = {}, command: words = [] } = spec;
+  const { network = {}, limits = {}, schedule, overlap = {}, retry = {}, notify, command: words = [] } = spec;
   // an argument with a line break in it has no line of its own, so only a script shows it whole
   const shell = words.length === 0 || (words.length === 3 && words[0] === SHELL[0] && words[1] === SHELL[1]);
   const text = (value: number | null | undefined) => (value === null || value === undefined ? "" : String(value));
@@ -179,5 +188,8 @@ export function toDraft(name: string, spec: JobSpec): Draft {
     retries: text(retry.most ?? 0),
     retryOn: retry.on ?? EMPTY.retryOn,
     retryWait: text(retry.wait_seconds ?? 30),
+    notify: notify ? "own" : "usual",
+    notifyTo: notify?.to ?? [],
+    notifyOn: notify?.on ?? EMPTY.notifyOn,
   };
 }

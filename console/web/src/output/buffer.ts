@@ -44,9 +44,11 @@ export class OutputBuffer {
     }
     while (tail.text.length > LONGEST_ROW) {
       const cut = cutAt(tail.text);
-      this.#push(stream, tail, tail.text.slice(0, cut));
+      if (!this.#skipped(tail, tail.text.slice(0, cut))) {
+        this.#push(stream, tail, tail.text.slice(0, cut));
+        tail.continued = true;
+      }
       tail.text = tail.text.slice(cut);
-      tail.continued = true;
     }
     if (this.rows.length > MOST_ROWS * 1.1) {
       const over = this.rows.length - MOST_ROWS;
@@ -79,11 +81,19 @@ export class OutputBuffer {
     do {
       const cut = rest.length > LONGEST_ROW ? cutAt(rest) : rest.length;
       const text = rest.slice(0, cut);
+      rest = rest.slice(cut);
+      if (rest !== "" && this.#skipped(tail, text)) continue;
       this.rows.push({ text, style: tail.style, stream, continued });
       tail.style = styleAfter(text, tail.style);
-      rest = rest.slice(cut);
       continued = true;
     } while (rest !== "");
+  }
+
+  /** A part of a long line that shows nothing, such as thousands of colours in a row: it is no row, only its style counts. */
+  #skipped(tail: Tail, text: string): boolean {
+    if (stripped(text) !== "") return false;
+    tail.style = styleAfter(text, tail.style);
+    return true;
   }
 }
 

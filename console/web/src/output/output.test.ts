@@ -83,3 +83,15 @@ describe("rows", () => {
     expect(search(buffer.all(), "")).toEqual([]);
   });
 });
+
+test("a line of nothing but colours is no wall of empty rows, and its last colour holds", () => {
+  const buffer = new OutputBuffer();
+  buffer.append("stdout", bytes(`${"\u001b[31m".repeat(50_000)}\u001b[32mseen\n`));
+  expect(buffer.all().length).toBe(1);
+  expect(pieces(buffer.all()[0]?.text ?? "", buffer.all()[0]?.style ?? PLAIN).map((piece) => [piece.text, piece.style.foreground])).toEqual([["seen", 2]]);
+  // the same without an end
+  buffer.append("stderr", bytes("\u001b[33m".repeat(50_000)));
+  buffer.append("stderr", bytes("later\n"));
+  expect(buffer.all().length).toBe(2);
+  expect(buffer.all()[1]?.style.foreground).toBe(3);
+});

@@ -4,6 +4,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState, type SubmitEvent, type ReactNode } from "react";
 import { api, take, wrongField, type Schemas } from "../api/client";
 import { useAbout, useSelf, useSignOut } from "../api/session";
+import { Checklist } from "../ui/Checklist";
 import { Confirm } from "../ui/Confirm";
 import { DataTable, type ColumnDef } from "../ui/DataTable";
 import { FirewallAlert, FirewallLabel } from "../ui/Firewall";
@@ -24,6 +25,7 @@ export function AccountPage() {
       <Devices />
       <ChangePassword />
       <Part title="Sandbox backend"><FirewallLabel /><FirewallAlert /></Part>
+      {self.instance_admin ? <div id="checklist"><Part title="Checklist"><Checklist /></Part></div> : null}
       <About />
     </Page>
   );

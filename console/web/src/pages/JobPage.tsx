@@ -5,6 +5,7 @@ import { useNavigate, useParams } from "@tanstack/react-router";
 import { useMemo, useState, type SubmitEvent } from "react";
 import { api, take, wrongField, type Schemas } from "../api/client";
 import { Limits, Network, Part, What, When } from "../jobs/JobForm";
+import { Notify } from "../jobs/Notify";
 import { ReachTable } from "../jobs/ReachTable";
 import { RunNow } from "../jobs/RunNow";
 import { Webhook } from "../jobs/Webhook";
@@ -23,7 +24,7 @@ type Job = Schemas["JobView"];
 /** Fields whose mistakes stand beside them. */
 const SHOWN = ["description", "command", "image", "workdir", "env", "isolation", "network.mode", "network.allow_private", "network.domains", "network.policy", "limits.timeout_seconds",
   "limits.memory_mib", "limits.cpu_millis", "limits.pids", "schedule.cron", "schedule.timezone", "overlap.rule", "overlap.most", "overlap.group", "retry.most", "retry.on",
-  "retry.wait_seconds", "secrets"].map((field) => `spec.${field}`);
+  "retry.wait_seconds", "secrets", "notify.to"].map((field) => `spec.${field}`);
 
 export function NewJobPage() {
   return (
@@ -78,6 +79,7 @@ function JobForm({ job }: { job: Job | null }) {
         <Limits {...form} />
         <Secrets workspace={workspace} draft={draft} set={set} error={wrong("secrets")} />
         <When {...form} />
+        <Notify {...form} />
         {job ? <Switch label="This job may run" checked={enabled} onChange={(event) => setEnabled(event.currentTarget.checked)} /> : null}
         <ProblemAlert error={save.error} shown={["name", ...SHOWN]} />
         <Group>

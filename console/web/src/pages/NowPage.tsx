@@ -1,5 +1,5 @@
 /** What is going on: runs in progress, flows over time, where they go, what was denied and how to permit it. */
-import { Button, Grid, SegmentedControl } from "@mantine/core";
+import { Button, Grid, Group, SegmentedControl } from "@mantine/core";
 import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
@@ -9,10 +9,12 @@ import { TimeChart } from "../chart/TimeChart";
 import { Part } from "../jobs/JobForm";
 import { DestinationName, Outcome } from "../runs/NetworkDiff";
 import { isProposable } from "../runs/propose";
+import { LiveFlows } from "../runs/LiveFlows";
 import { ProposeRule } from "../runs/ProposeRule";
 import { Took } from "../runs/RunList";
 import { StateBadge } from "../runs/StateBadge";
 import { useCalm } from "../ui/calm";
+import { ChecklistScore } from "../ui/Checklist";
 import { DataTable, type ColumnDef } from "../ui/DataTable";
 import { Empty } from "../ui/Empty";
 import { FirewallAlert, FirewallLabel } from "../ui/Firewall";
@@ -42,7 +44,7 @@ export function NowPage() {
   const refresh = useCalm(() => void queries.invalidateQueries({ queryKey: ["now", workspace] }), 1000);
   useEvents([`workspace/${workspace}`], refresh);
   return (
-    <Page title="Now" about={<FirewallLabel />} actions={<SegmentedControl aria-label="How far back" value={minutes} onChange={setMinutes} data={SPANS} />}>
+    <Page title="Now" about={<Group gap="sm"><FirewallLabel /><ChecklistScore /></Group>} actions={<SegmentedControl aria-label="How far back" value={minutes} onChange={setMinutes} data={SPANS} />}>
       <FirewallAlert />
       <Loaded query={now}>
         {(data) => (
@@ -53,6 +55,7 @@ export function NowPage() {
               <Grid.Col span={{ base: 12, lg: 6 }}><Top now={data} /></Grid.Col>
               <Grid.Col span={{ base: 12, lg: 6 }}><Denials now={data} /></Grid.Col>
             </Grid>
+            <Part title="Flows" about="Of all runs, newest first, as they come."><LiveFlows runs={data.running.map((run) => run.id)} /></Part>
           </>
         )}
       </Loaded>

@@ -7,7 +7,11 @@ import { api, take, type Schemas } from "../api/client";
 import { Part } from "../jobs/JobForm";
 import { ReachTable } from "../jobs/ReachTable";
 import { ExplainBox } from "../policy/ExplainBox";
+import { InGit } from "../policy/InGit";
 import { checkKey, PolicyText } from "../policy/PolicyText";
+import { Propose } from "../policy/Propose";
+import { choices, useSources, type Choice } from "../policy/sources";
+import { PolicyTests, Replay } from "../policy/Tries";
 import { Empty } from "../ui/Empty";
 import { Page } from "../ui/Page";
 import { ProblemAlert, sentence } from "../ui/ProblemAlert";
@@ -30,29 +34,49 @@ export function PoliciesPage() {
   const workspace = useWorkspaceId();
   const [before, setBefore] = useState(EXAMPLE);
   const [text, setText] = useState(EXAMPLE);
+  const [opened, setOpened] = useState<Choice | null>(null);
+  const sources = useSources(workspace);
   const jobs = useQuery({
     queryKey: ["jobs", workspace, "policies"],
-    queryFn: async () => (await take(api.GET("/api/v1/workspaces/{workspace}/jobs", { params: { path: { workspace }, query: { limit: 200 } } }))).items.filter((job) => typeof job.spec.network?.policy === "string"),
+    queryFn: async () => (await take(api.GET("/api/v1/workspaces/{workspace}/jobs", { params: { path: { workspace }, query: { limit: 200 } } }))).items,
   });
+  const withPolicy = (jobs.data ?? []).filter((job) => typeof job.spec.network?.policy === "string");
+  const [from, setFrom] = useState("");
   const load = (id: string | null) => {
+    setFrom(id ?? "");
+    if (id === "git") return;
     const job = jobs.data?.find((one) => one.id === id);
     const loaded = job?.spec.network?.policy ?? EXAMPLE;
     setBefore(loaded);
     setText(loaded);
+    setOpened(null);
   };
+  const open = (choice: Choice, loaded: string) => {
+    setBefore(loaded);
+    setText(loaded);
+    setOpened(choice);
+    setFrom("git");
+    document.querySelector<HTMLElement>(".policy-editor .cm-content")?.focus();
+  };
+  const proposable = opened !== null && text !== before && choices(sources.data?.items ?? []).some((one) => one.source === opened.source && one.file === opened.file);
   const network = useNetwork(text);
   return (
-    <Page title="Policies" about="Try a policy before a job has it. Nothing here is kept; a job's page is where it gets its policy.">
+    <Page title="Policies" about="What is in force from git, and a place to try a policy before a job has it. Nothing that you write here is kept.">
+      <Part title="In force from git"><InGit onOpen={open} /></Part>
       <Part title="Policy">
-        <Select label="Begin with" allowDeselect={false} defaultValue="" onChange={load} maw={360}
-          data={[{ value: "", label: "an example" }, ...(jobs.data ?? []).map((job) => ({ value: job.id, label: `the policy of ${visible(job.name)}` }))]} />
+        <Select label="Begin with" allowDeselect={false} value={from} onChange={load} maw={360}
+          data={[{ value: "", label: "an example" }, ...(opened ? [{ value: "git", label: `${visible(opened.file)} of ${visible(opened.source)}` }] : []), ...withPolicy.map((job) => ({ value: job.id, label: `the policy of ${visible(job.name)}` }))]} />
         <PolicyText label="Policy" text={text} onChange={setText} />
       </Part>
-      <Part title="What changes"><Changes before={before} after={text} /></Part>
+      <Part title="What changes"><Changes before={before} after={text} />
+        {network && opened && proposable ? <Propose key={opened.file} choice={opened} text={text} title="" /> : null}
+      </Part>
       {network ? (
         <>
           <Part title="Why?"><ExplainBox network={network} /></Part>
           <Part title="Reach"><ReachTable network={network} /></Part>
+          <Part title="Tests"><PolicyTests text={network.policy ?? ""} /></Part>
+          <Part title="Replay" about="What this policy would have made of the newest flows that were recorded."><Replay text={network.policy ?? ""} jobs={jobs.data ?? []} /></Part>
         </>
       ) : <Empty title="Not a policy yet">Once the text has no mistakes, what it reaches stands here.</Empty>}
     </Page>

@@ -49,7 +49,7 @@ export function PolicyEditor({ label, text, onChange, check, schema }: Props) {
           syntaxHighlighting(COLOURS),
           LOOK,
           EditorView.lineWrapping,
-          EditorView.contentAttributes.of({ "aria-label": label, ...(readOnly ? { tabindex: "0" } : {}) }),
+          EditorView.contentAttributes.of({ "aria-label": label, tabindex: "0" }),
           readOnly ? [EditorState.readOnly.of(true), EditorView.editable.of(false)] : [
             autocompletion({ override: [(context) => complete(context, latest.current.schema)] }),
             linter(async (asked) => {

@@ -48,7 +48,7 @@ export function FlowTable({ run, job, dropped }: { run: string; job: string | nu
       <Group align="flex-end">
         <SegmentedControl aria-label="Outcome" value={outcome} onChange={(value) => setOutcome(value)}
           data={[{ value: "", label: "All" }, { value: "permitted", label: "Permitted" }, { value: "denied", label: "Denied" }, { value: "failed", label: "Failed" }]} />
-        <TextInput type="search" aria-label="Search flows" placeholder="Name, address or reason" maxLength={100} value={search} onChange={(event) => setSearch(event.currentTarget.value)} />
+        <TextInput type="search" aria-label="Search flows" flex={1} miw={240} maw={360} placeholder="Name, address or reason" maxLength={100} value={search} onChange={(event) => setSearch(event.currentTarget.value)} />
       </Group>
       <Loaded query={flows}>
         {(rows) => rows.length === 0
@@ -69,19 +69,19 @@ export function Target({ flow }: { flow: Pick<Flow, "name" | "address" | "port" 
   const address = flow.upstream ?? (flow.name ? flow.address : null);
   return (
     <>
-      <Text size="sm" component="div" className="mono"><Words>{`${where.includes(":") && port !== "" ? `[${where}]` : where}${port}`}</Words>{flow.protocol === "tcp" ? "" : ` ${flow.protocol}`}{flow.times > 1 ? ` × ${count(flow.times)}` : ""}</Text>
+      <Text size="sm" component="div" className="mono"><Words>{`${where.includes(":") && port !== "" ? `[${where}]` : where}${port}`}</Words>{flow.protocol === "tcp" ? "" : flow.protocol === "udp" && flow.port === 0 ? " look-up" : ` ${flow.protocol}`}{flow.times > 1 ? ` × ${count(flow.times)}` : ""}</Text>
       {address ? <Text size="xs" c="dimmed" component="div"><Words>{address}</Words></Text> : null}
       {flow.http ? <Text size="xs" c="dimmed" component="div"><Words>{flow.http}</Words></Text> : null}
     </>
   );
 }
 
-function Result({ flow }: { flow: Flow }) {
+export function Result({ flow }: { flow: Flow }) {
   if (flow.outcome === "permitted") return <Text size="sm" component="div" className="state-good">{flow.is_open ? "open" : "permitted"}{flow.ending && flow.ending !== "finished" ? <Text size="xs" c="dimmed" component="div"><Words>{flow.ending}</Words></Text> : null}</Text>;
   return <Text size="sm" component="div" className="state-bad">{flow.outcome}<Text size="xs" className="mono" c="dimmed" component="div"><Words>{flow.reason ?? ""}</Words></Text></Text>;
 }
 
-function Rule({ flow }: { flow: Flow }) {
+export function Rule({ flow }: { flow: Flow }) {
   if (!flow.file && !flow.policy) return <>–</>;
   return (
     <>

@@ -58,7 +58,7 @@ const COLUMNS: ColumnDef<Change>[] = [
 export function DestinationName({ of }: { of: Destination }) {
   const { destination, port, protocol } = of;
   const host = destination.includes(":") && port > 0 ? `[${destination}]` : destination;
-  return <span className="mono"><Words>{`${host}${port > 0 ? `:${port}` : ""}`}</Words>{protocol === "tcp" ? "" : ` ${protocol}`}</span>;
+  return <span className="mono"><Words>{`${host}${port > 0 ? `:${port}` : ""}`}</Words>{protocol === "tcp" ? "" : port === 0 && protocol === "udp" ? " look-up" : ` ${protocol}`}</span>;
 }
 
 export function Outcome({ of }: { of: Destination }) {

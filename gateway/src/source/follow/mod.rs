@@ -280,6 +280,8 @@ impl Source {
             stale: is_stale(config, &inner, now_ms()),
             problem: inner.problem.clone(),
             moves: inner.kept.moves.clone(),
+            workspaces: config.workspaces.iter().cloned().collect(),
+            proposals: config.proposals,
         }
     }
 }

@@ -76,9 +76,9 @@ async fn records_are_kept_once_and_add_up_and_a_close_completes_its_flow() {
         assert_eq!((flow.file.as_deref(), flow.line, flow.is_open), (Some("p.yaml"), Some(7), false));
         assert_eq!((flow.up, flow.http.as_deref()), (10, Some("GET /x")));
         assert_eq!(flow.down, 1 << 44, "no flow is so long");
-        let found = FlowFilter { outcome: "denied", text: "B.EXAMPLE" };
+        let found = FlowFilter { outcome: "denied", text: "B.EXAMPLE", ..FlowFilter::default() };
         assert_eq!(store.flows(&run, found, 0, 10).await.unwrap().len(), 1);
-        let none = FlowFilter { outcome: "", text: "%" };
+        let none = FlowFilter { outcome: "", text: "%", ..FlowFilter::default() };
         assert_eq!(store.flows(&run, none, 0, 10).await.unwrap(), []);
         let run = store.run(&w, &run).await.unwrap().unwrap();
         assert_eq!((run.denied, run.flows_kept, run.up), (2, 3, 10));

@@ -1,0 +1,150 @@
+//! News of denials and of lost enforcement, and what a job says itself about who is told.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::read;
+use crate::api::runs_tests::{Desk, carry_out};
+use crate::clock;
+use crate::store::Store;
+use crate::store::testing::each;
+
+/// Somebody who is told about some topics: the id of the notification.
+async fn teller(desk: &Desk, name: &str, topics: &[&str]) -> String {
+    let body = json!({ "name": name, "kind": "webhook", "address": "https://93.184.216.34/hook", "topics": topics });
+    let made = desk.tell(Method::POST, "/notifications", body).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    made.json["id"].as_str().unwrap().to_owned()
+}
+
+/// What is to be sent to somebody, newest first: topic and content.
+async fn told(desk: &Desk, id: &str) -> Vec<(String, Value)> {
+    let store = &desk.console.app.store;
+    while read(&desk.console.app).await.unwrap() {}
+    let sent = store.deliveries(id, "", 100).await.unwrap();
+    sent.into_iter()
+        .map(|one| (one.topic, serde_json::from_str(&one.body).unwrap()))
+        .collect()
+}
+
+async fn runs(store: &Store, desk: &Desk, job: &str, records: &[(u64, &str)]) {
+    desk.run(job).await;
+    carry_out(store, records).await;
+}
+
+#[tokio::test]
+async fn a_name_that_a_job_is_denied_is_news_once_and_of_each_job() {
+    each(async |store| {
+        let desk = Desk::of(&store, "ada").await;
+        store.notified().await.unwrap();
+        let id = teller(&desk, "denials", &["run.denied"]).await;
+        let job = desk.job("j", json!({})).await;
+        runs(
+            &store,
+            &desk,
+            &job,
+            &[(1, "evil.example"), (2, "evil.example"), (3, "<b>.example")],
+        )
+        .await;
+        let first = told(&desk, &id).await;
+        assert_eq!(first.len(), 1, "{first:?}");
+        assert_eq!(
+            (first[0].0.as_str(), &first[0].1["data"]["names"]),
+            ("run.denied", &json!(["<b>.example", "evil.example"]))
+        );
+        runs(&store, &desk, &job, &[(4, "evil.example")]).await;
+        assert_eq!(told(&desk, &id).await.len(), 1, "it is no news any more");
+        runs(
+            &store,
+            &desk,
+            &job,
+            &[(5, "evil.example"), (6, "other.example")],
+        )
+        .await;
+        assert_eq!(
+            told(&desk, &id).await[0].1["data"]["names"],
+            json!(["other.example"])
+        );
+        let another = desk.job("another", json!({})).await;
+        runs(&store, &desk, &another, &[(7, "evil.example")]).await;
+        assert_eq!(told(&desk, &id).await.len(), 3);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_run_with_more_new_names_than_anybody_reads_is_one_bounded_message() {
+    each(async |store| {
+        let desk = Desk::of(&store, "ada").await;
+        store.notified().await.unwrap();
+        let id = teller(&desk, "denials", &["run.denied"]).await;
+        let job = desk.job("j", json!({})).await;
+        let names: Vec<String> = (0..300).map(|n| format!("n{n}.example")).collect();
+        let records: Vec<(u64, &str)> = (1..).zip(names.iter().map(String::as_str)).collect();
+        runs(&store, &desk, &job, &records).await;
+        let sent = told(&desk, &id).await;
+        assert_eq!(
+            (
+                sent.len(),
+                sent[0].1["data"]["names"].as_array().unwrap().len()
+            ),
+            (1, 50)
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_job_says_itself_who_is_told_and_when() {
+    each(async |store| {
+        let desk = Desk::of(&store, "ada").await;
+        store.notified().await.unwrap();
+        let all = teller(&desk, "all", &["run.succeeded", "run.failed"]).await;
+        let some = teller(&desk, "some", &["run.failed"]).await;
+        let job = desk.job("own", json!({ "notify": { "to": ["some"], "on": ["succeeded"] } })).await;
+        runs(&store, &desk, &job, &[]).await;
+        assert_eq!(told(&desk, &all).await, []);
+        assert_eq!(told(&desk, &some).await.len(), 1);
+        let nobody = desk.job("nobody", json!({ "notify": {} })).await;
+        runs(&store, &desk, &nobody, &[]).await;
+        assert_eq!((told(&desk, &all).await.len(), told(&desk, &some).await.len()), (0, 1));
+        let usual = desk.job("usual", json!({})).await;
+        runs(&store, &desk, &usual, &[]).await;
+        assert_eq!((told(&desk, &all).await.len(), told(&desk, &some).await.len()), (1, 1));
+        let wrong = json!({ "name": "wrong", "spec": { "notify": { "to": ["nobody-of-this-name"], "on": ["failed"] } } });
+        let refused = desk.tell(Method::POST, "/jobs", wrong).await;
+        assert_eq!((refused.status.as_u16(), &refused.json["fields"][0]["field"]), (422, &json!("spec.notify.to")));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lost_enforcement_is_told_in_every_workspace_that_asks() {
+    each(async |store| {
+        let (desk, other) = (Desk::of(&store, "ada").await, Desk::of(&store, "eve").await);
+        store.notified().await.unwrap();
+        let asks = teller(&desk, "firewall", &["gateway.enforcement"]).await;
+        let too = teller(&other, "firewall", &["gateway.enforcement"]).await;
+        let not = teller(&desk, "runs", &["run.failed"]).await;
+        let data = json!({ "state": "sealed", "cause": "a table is gone" });
+        store
+            .append_event("instance", "enforcement", &data, clock::now())
+            .await
+            .unwrap();
+        // nobody but the console itself says such a thing
+        let topic = format!("workspace/{}", desk.workspace);
+        store
+            .append_event(&topic, "enforcement", &data, clock::now())
+            .await
+            .unwrap();
+        for (who, id, count) in [(&desk, &asks, 1), (&other, &too, 1), (&desk, &not, 0)] {
+            let sent = told(who, id).await;
+            assert_eq!(sent.len(), count);
+            assert!(
+                sent.iter().all(|(_, body)| body["data"] == data),
+                "{sent:?}"
+            );
+        }
+    })
+    .await;
+}
