@@ -17,6 +17,7 @@ pub mod drive;
 mod fingerprint;
 pub mod image;
 pub mod job;
+mod mask;
 pub mod output;
 pub mod packages;
 pub mod pod;

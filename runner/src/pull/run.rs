@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::line::AskError;
 use super::tale::Tale;
 use super::{Pauses, Puller};
 use crate::drive;
 use crate::job::Job;
+use crate::mask::{LEAST, Left, Mask, PATIENCE, Passed, Streams};
 use crate::pod::network_id;
 use crate::protocol::{Begin, Ending, Fenced, Finish, Heard, Work, context};
 use crate::run::{EndReason, Event, RunId};
@@ -100,8 +101,8 @@ async fn tell(puller: &Puller, path: &str, fence: i64, tale: &Tale) {
 /// Runs it.
 async fn live(puller: &Puller, work: Work, tale: &Arc<Tale>) -> Ending {
     let id = work.run.clone();
-    let ending = match job(puller, &work) {
-        Ok(job) => {
+    let ending = match job(puller, &work).await {
+        Ok(Sent { job, mask, left }) => {
             let (events, mut waiting) = mpsc::channel(WAITING);
             let driven = puller.runner.clone();
             // a task of its own: its clean-up is not dropped half done
@@ -109,19 +110,27 @@ async fn live(puller: &Puller, work: Work, tale: &Arc<Tale>) -> Ending {
                 "run",
                 async move { drive::drive(&driven, job, events).await },
             );
+            if !left.is_nothing() {
+                let told =
+                    serde_json::json!({ "least": LEAST, "short": left.short, "plain": left.plain });
+                tale.step("not_masked", told, now());
+            }
             let mut follow = Follow {
                 puller,
                 id: &id,
                 tale,
+                streams: mask.streams(),
+                mask,
                 own: None,
                 input: work.input.map(|input| input.0),
             };
             let mut ending = failed("internal", "the runner lost the run");
-            while let Some(event) = waiting.recv().await {
+            while let Some(event) = follow.next(&mut waiting).await {
                 if let Some(end) = follow.take(event).await {
                     ending = end;
                 }
             }
+            follow.finish().await;
             follow.settle().await;
             ending
         }
@@ -138,19 +147,38 @@ fn failed(code: &str, message: &str) -> Ending {
     }
 }
 
-/// The checked job, with its secrets in its environment.
-fn job(puller: &Puller, work: &Work) -> Result<Job, Ending> {
+/// A job as it was sent.
+struct Sent {
+    /// Checked, with its secrets in its environment.
+    job: Job,
+    /// Of these secrets.
+    mask: Mask,
+    left: Left,
+}
+
+async fn job(puller: &Puller, work: &Work) -> Result<Sent, Ending> {
     let mut request = work.job.clone();
+    let (mut mask, mut left) = (Mask::none(), Left::default());
     if let Some(sealed) = &work.sealed {
         let opened = puller.key.open(&context(&work.run, work.fence), &sealed.0);
         let opened = opened.map_err(|error| failed("secrets", &error.to_string()))?;
         let secrets: std::collections::BTreeMap<String, String> =
             serde_json::from_slice(&opened)
                 .map_err(|_| failed("secrets", "what was sealed is no set of secrets"))?;
-        request.env.extend(secrets);
+        request.env.extend(secrets.clone());
+        // the largest ones take a second
+        let made = tokio::task::spawn_blocking(move || Mask::new(&secrets)).await;
+        (mask, left) = made
+            .map_err(|_| failed("internal", "the runner lost the run"))?
+            .map_err(|error| failed("secrets", &error.to_string()))?;
     }
-    Job::check(request, &puller.runner.config.limits)
-        .map_err(|mistakes| failed("bad_request", &format!("the job has mistakes: {mistakes}")))
+    match Job::check(request, &puller.runner.config.limits) {
+        Ok(job) => Ok(Sent { job, mask, left }),
+        Err(mistakes) => {
+            let told = format!("the job has mistakes: {mistakes}");
+            Err(failed("bad_request", &mask.text(&told)))
+        }
+    }
 }
 
 /// What is known of a run that is being driven.
@@ -160,13 +188,47 @@ struct Follow<'a> {
     tale: &'a Arc<Tale>,
     own: Option<RunId>,
     input: Option<bytes::Bytes>,
+    mask: Mask,
+    streams: Streams,
 }
 
 impl Follow<'_> {
+    /// Tells what of the output may be told.
+    async fn print(&self, passed: Passed) {
+        for (error, data) in passed {
+            self.tale.print(error, data, now()).await;
+        }
+    }
+
+    /// The next event; what waits for more output does not wait for ever.
+    async fn next(&mut self, waiting: &mut mpsc::Receiver<Event>) -> Option<Event> {
+        if self.streams.is_waiting() {
+            match timeout(PATIENCE, waiting.recv()).await {
+                Ok(event) => return event,
+                Err(_) => {
+                    let passed = self.streams.release();
+                    self.print(passed).await;
+                }
+            }
+        }
+        waiting.recv().await
+    }
+
     /// Takes one event; how it ended, if it is the last one.
     async fn take(&mut self, event: Event) -> Option<Ending> {
-        let tale = self.tale;
-        let step = |kind: &str, data: serde_json::Value| tale.step(kind, data, now());
+        match &event {
+            Event::OutputLimit { .. } => {
+                let passed = self.streams.cut();
+                self.print(passed).await;
+            }
+            Event::Ended { .. } | Event::Failed(_) => self.finish().await,
+            _ => {}
+        }
+        let (tale, mask) = (self.tale, self.mask.clone());
+        let step = |kind: &str, mut data: serde_json::Value| {
+            mask.json(&mut data);
+            tale.step(kind, data, now());
+        };
         match event {
             Event::Accepted { run } => self.accepted(run),
             Event::Preparing { step: what } => {
@@ -175,8 +237,14 @@ impl Follow<'_> {
             Event::Started(started) => {
                 step("started", serde_json::to_value(started).unwrap_or_default());
             }
-            Event::Stdout(data) => tale.print(false, data.data, now()).await,
-            Event::Stderr(data) => tale.print(true, data.data, now()).await,
+            Event::Stdout(data) => {
+                let passed = self.streams.take(false, data.data);
+                self.print(passed).await;
+            }
+            Event::Stderr(data) => {
+                let passed = self.streams.take(true, data.data);
+                self.print(passed).await;
+            }
             Event::OutputLimit { bytes } => {
                 step("output_limit", serde_json::json!({ "bytes": bytes }));
             }
@@ -203,11 +271,17 @@ impl Follow<'_> {
                 let colon = if mistakes.is_empty() { "" } else { ": " };
                 return Some(failed(
                     &failure.code,
-                    &format!("{}{colon}{mistakes}{hint}", failure.message),
+                    &mask.text(&format!("{}{colon}{mistakes}{hint}", failure.message)),
                 ));
             }
         }
         None
+    }
+
+    /// Tells what of the output waited for more of it.
+    async fn finish(&mut self) {
+        let passed = self.streams.finish();
+        self.print(passed).await;
     }
 
     fn accepted(&mut self, run: RunId) {

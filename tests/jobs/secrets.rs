@@ -1,0 +1,115 @@
+//! Secrets of a console's jobs: the command gets them, and nobody who reads what it printed does.
+
+use std::time::Duration;
+
+use lab::wait::within;
+use serde_json::{Value, json};
+
+use crate::person::Person;
+use crate::pulled::{stop, with_console};
+use crate::up::log;
+use crate::world::Here;
+
+const SECRET: &str = "s3cr3t-Value/with+sigils?";
+const KEY: &str = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG\n-----END KEY-----\n";
+
+/// Prints what was given in many ways: at once, in two writes apart, half to each output, encoded.
+const SCRIPT: &str = r#"
+test ${#TOKEN} = 25 && echo it has the secret
+echo plain "$TOKEN" end
+n=1; while [ $n -lt 25 ]; do
+  printf %s "$TOKEN" | head -c $n; printf %s "$TOKEN" | tail -c +$((n+1)); echo
+  n=$((n+6))
+done
+printf %s "$TOKEN" | head -c 9; sleep 2; printf %s "$TOKEN" | tail -c +10; echo
+printf %s "$TOKEN" | head -c 9 >&2; sleep 0.2; printf %s "$TOKEN" | tail -c +10; echo
+printf %s "a$TOKEN" | base64
+printf %s "$TOKEN" | od -An -v -tx1 | tr -d ' \n'; echo
+echo "$PEM"
+echo short "$PIN" over
+"#;
+
+fn run(person: &Person<'_>, lab: &Here) -> Value {
+    for (name, value) in [("TOKEN", SECRET), ("PEM", KEY), ("PIN", "1234")] {
+        person.post(
+            &person.within("/secrets"),
+            &json!({ "name": name, "value": value }),
+        );
+    }
+    let spec = json!({ "command": ["/bin/sh", "-c", SCRIPT], "secrets": ["TOKEN", "PEM", "PIN"] });
+    let job = json!({ "name": "print", "spec": spec });
+    let job = person.post(&person.within("/jobs"), &job);
+    let path = format!("/jobs/{}/runs", job["id"].as_str().expect("an id"));
+    let run = person.post(&person.within(&path), &json!({}));
+    let path = format!("/runs/{}", run["id"].as_str().expect("an id"));
+    let ended = within(Duration::from_mins(1), || {
+        let run = person.get(&person.within(&path));
+        run["ended_at"].is_i64().then_some(run)
+    });
+    ended.unwrap_or_else(|| panic!("it does not end: {}", log(lab.directory())))
+}
+
+/// Whether bytes hold a secret in a form in which the script printed it.
+fn tells(bytes: &[u8]) -> bool {
+    let hex: String = SECRET.bytes().map(|byte| format!("{byte:02x}")).collect();
+    // what of the base64 text of the secret behind one letter is its alone
+    let forms = [
+        SECRET,
+        &hex,
+        "MzY3IzdC1WYWx1ZS93aXRoK3NpZ2lscz",
+        "MIIEvQIBADANBgkqhkiG",
+    ];
+    forms.iter().any(|form| {
+        bytes
+            .windows(form.len())
+            .any(|part| part == form.as_bytes())
+    })
+}
+
+#[test]
+fn a_secret_reaches_the_command_and_nobody_reads_it_in_output_stream_or_store() {
+    let (lab, child) = with_console();
+    let person = Person::first(&lab);
+    let run = run(&person, &lab);
+    let path = format!("/runs/{}", run["id"].as_str().expect("an id"));
+    assert_eq!(run["state"], "succeeded", "{run}\n{}", log(lab.directory()));
+    let raw = person.bytes(&person.within(&format!("{path}/output/raw")));
+    let text = String::from_utf8_lossy(&raw).into_owned();
+    // everything else was kept
+    for line in [
+        "it has the secret\n",
+        "plain *** end\n",
+        "short 1234 over\n",
+    ] {
+        assert!(text.contains(line), "{line:?}: {text}");
+    }
+    assert!(!tells(&raw), "{text}");
+    assert!(text.matches("***").count() >= 9, "{text}");
+    // what is too short is said, by name
+    let steps = person.get(&person.within(&format!("{path}/steps")));
+    let steps = steps["items"].as_array().expect("steps");
+    let said = steps.iter().find(|step| step["kind"] == "not_masked");
+    assert_eq!(said.expect("a step")["data"]["short"], json!(["PIN"]));
+    // nor in any page of it, on the stream, or in the store's files
+    for from in 0..raw.len() {
+        let page = person.within(&format!("{path}/output?from={from}&limit=64"));
+        if from % 97 == 0 {
+            assert!(!tells(&person.bytes(&page)));
+        }
+    }
+    let topics = format!("workspace/{}", person.workspace);
+    let events = person.events(&topics, 2);
+    assert!(events.contains("succeeded"), "{events}");
+    assert!(!tells(events.as_bytes()), "{events}");
+    let mut kept = false;
+    for file in std::fs::read_dir(lab.directory().join("state")).expect("the state") {
+        let path = file.expect("a file").path();
+        if path.is_file() {
+            let bytes = std::fs::read(&path).expect("read");
+            assert!(!tells(&bytes), "{}", path.display());
+            kept |= bytes.windows(17).any(|part| part == b"it has the secret");
+        }
+    }
+    assert!(kept, "the output is in the store");
+    stop(&lab, child);
+}
