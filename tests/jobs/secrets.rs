@@ -102,7 +102,7 @@ fn a_secret_reaches_the_command_and_nobody_reads_it_in_output_stream_or_store() 
     assert!(events.contains("succeeded"), "{events}");
     assert!(!tells(events.as_bytes()), "{events}");
     let mut kept = false;
-    for file in std::fs::read_dir(lab.directory().join("state")).expect("the state") {
+    for file in std::fs::read_dir(lab.directory().join("state/console")).expect("the state") {
         let path = file.expect("a file").path();
         if path.is_file() {
             let bytes = std::fs::read(&path).expect("read");
