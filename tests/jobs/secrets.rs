@@ -43,7 +43,7 @@ fn run(person: &Person<'_>, lab: &Here) -> Value {
     let run = person.post(&person.within(&path), &json!({}));
     let path = format!("/runs/{}", run["id"].as_str().expect("an id"));
     let ended = within(Duration::from_mins(1), || {
-        let run = person.get(&person.within(&path));
+        let run = person.get(&person.within(&path))["run"].take();
         run["ended_at"].is_i64().then_some(run)
     });
     ended.unwrap_or_else(|| panic!("it does not end: {}", log(lab.directory())))
