@@ -54,7 +54,9 @@ impl Patterns {
             first,
             depths: Vec::new(),
         };
-        patterns.iter().for_each(|pattern| made.measure(pattern));
+        for pattern in patterns {
+            made.measure(pattern);
+        }
         Some(made)
     }
 

@@ -203,13 +203,11 @@ impl Follow<'_> {
     /// The next event; what waits for more output does not wait for ever.
     async fn next(&mut self, waiting: &mut mpsc::Receiver<Event>) -> Option<Event> {
         if self.streams.is_waiting() {
-            match timeout(PATIENCE, waiting.recv()).await {
-                Ok(event) => return event,
-                Err(_) => {
-                    let passed = self.streams.release();
-                    self.print(passed).await;
-                }
+            if let Ok(event) = timeout(PATIENCE, waiting.recv()).await {
+                return event;
             }
+            let passed = self.streams.release();
+            self.print(passed).await;
         }
         waiting.recv().await
     }
