@@ -17,6 +17,12 @@ pub struct Person<'a> {
     pub workspace: String,
 }
 
+/// The text at a JSON pointer.
+pub fn text(value: &Value, at: &str) -> String {
+    let found = value.pointer(at).and_then(Value::as_str);
+    found.expect("a text in the answer").to_owned()
+}
+
 impl<'a> Person<'a> {
     /// Becomes the owner by a fresh link, and finds their workspace.
     pub fn first(lab: &'a Here) -> Self {
@@ -33,11 +39,7 @@ impl<'a> Person<'a> {
         };
         let owner = json!({ "link": link, "email": "ada@example.com", "name": "Ada", "password": "a long password" });
         person.post("/owner", &owner);
-        let workspaces = person.get("/workspaces");
-        workspaces["items"][0]["id"]
-            .as_str()
-            .expect("a workspace")
-            .clone_into(&mut person.workspace);
+        person.workspace = text(&person.get("/workspaces"), "/items/0/id");
         person
     }
 

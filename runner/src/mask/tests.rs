@@ -1,5 +1,6 @@
 //! What masking promises, at every place where a stream can be cut.
 
+use std::fmt::Write as _;
 use std::time::Instant;
 
 use base64::Engine as _;
@@ -137,7 +138,10 @@ fn each_documented_form_is_masked_at_every_alignment() {
             assert!(kept.len() < before.len() * 4 / 3 + 12, "{text}: {kept}");
         }
     }
-    let hex: String = SECRET.bytes().map(|b| format!("{b:02x}")).collect();
+    let hex = SECRET.bytes().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    });
     let percent = "s3cr3t%2FValue%2Bwith%3D%3F%26%22sigils";
     for text in [
         SECRET,
