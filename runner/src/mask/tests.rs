@@ -38,6 +38,14 @@ fn printed(mask: &Mask, writes: &[(bool, &[u8])]) -> (String, [String; 2]) {
     )
 }
 
+/// A text of so many numbers.
+fn numbers(count: u32) -> String {
+    (0..count).fold(String::new(), |mut text, n| {
+        let _ = write!(text, "{n:x}-");
+        text
+    })
+}
+
 fn alone(mask: &Mask, text: &str) -> String {
     printed(mask, &[(false, text.as_bytes())]).0
 }
@@ -217,13 +225,13 @@ fn awkward_values_are_masked_or_named_and_the_log_stays() {
 
 #[test]
 fn large_values_are_masked_and_too_large_ones_refused() {
-    let large: String = (0..20_000).map(|n| format!("{n:x}-")).collect();
+    let large = numbers(20_000);
     let secrets = BTreeMap::from([("LARGE".to_owned(), large.clone())]);
     let (mask, left) = Mask::new(&secrets).unwrap();
     assert_eq!(left.plain, ["LARGE"]);
     let writes: Vec<(bool, &[u8])> = large.as_bytes().chunks(777).map(|b| (false, b)).collect();
     assert_eq!(printed(&mask, &writes).0, "***");
-    let huge: String = (0..300_000).map(|n| format!("{n:x}-")).collect();
+    let huge = numbers(300_000);
     let secrets = BTreeMap::from([("HUGE".to_owned(), huge)]);
     assert!(Mask::new(&secrets).is_err());
 }
