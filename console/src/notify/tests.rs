@@ -106,7 +106,9 @@ async fn a_failed_run_is_told_once_and_signed() {
         // read by two consoles at the same time
         let app = &asks.console.app;
         let (one, two) = tokio::join!(read(app), read(app));
-        assert!(one.unwrap() && two.is_ok());
+        // the second may find that the first has read all of it
+        let (one, two) = (one.unwrap(), two.unwrap());
+        assert!(one || two);
         asks.read_all().await;
         assert_eq!(send_due(app, clock::now()).await.unwrap(), 1);
         assert_eq!(send_due(app, clock::now()).await.unwrap(), 0);
