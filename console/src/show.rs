@@ -101,7 +101,7 @@ pub fn table<const N: usize>(
 
 /// Whether a terminal would do something else with it than show it: control characters, and those that turn the
 /// direction of a line or take no room, which make one name look like another.
-fn is_unsafe(c: char) -> bool {
+pub fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }

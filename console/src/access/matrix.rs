@@ -145,8 +145,8 @@ matrix! {
     AddUser "user.add": Instance, Never;
     /// Deactivate a user, make an administrator.
     ChangeUser "user.change": Instance, Never;
-    /// My workspaces.
-    ListWorkspaces "workspace.list": Person, Never;
+    /// My workspaces; a token's own.
+    ListWorkspaces "workspace.list": Person, Read;
     /// Make a workspace.
     AddWorkspace "workspace.add": Person, Never;
     /// One workspace.
@@ -162,7 +162,7 @@ matrix! {
     /// Remove a member (an admin), or leave (everybody).
     RemoveMember "member.remove": Workspace(Member), Never;
     /// My tokens in a workspace.
-    ListTokens "token.list": Workspace(Member), Never;
+    ListTokens "token.list": Workspace(Member), Read;
     /// Make a token.
     AddToken "token.add": Workspace(Member), Never;
     /// Revoke a token.
@@ -192,7 +192,7 @@ matrix! {
     /// Revoke a member's token.
     EndMemberToken "token.end_of_member": Workspace(Admin), Never;
     /// What was changed in a workspace, and by whom.
-    ReadAudit "audit.read": Workspace(Admin), Never;
+    ReadAudit "audit.read": Workspace(Admin), Read;
     /// What was changed anywhere.
     ReadWholeAudit "audit.read_all": Instance, Never;
     /// What happens, as it happens, where I may look.

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use crate::accounts::names;
 use crate::clock::{self, Millis};
 use crate::server::app::App;
-use crate::server::identify::Caller;
+use crate::server::identify::{Caller, Who};
 use crate::server::input::{Asked, Input};
 use crate::server::page::{Page, Paging};
 use crate::server::problem::Problem;
@@ -69,7 +69,7 @@ fn named(input: &WorkspaceInput) -> Result<String, Problem> {
     names::name(&input.name).map_err(|wrong| Problem::invalid(wrong.field, wrong.message))
 }
 
-/// My workspaces.
+/// My workspaces; of a token its one.
 #[utoipa::path(get, path = "/api/v1/workspaces", tag = "workspaces",
     params(("cursor" = Option<String>, Query), ("limit" = Option<i64>, Query)),
     responses((status = 200, body = Page<WorkspaceView>)))]
@@ -80,6 +80,13 @@ pub async fn list(
 ) -> Result<Json<Page<WorkspaceView>>, Problem> {
     let (after, limit) = paging.bounds()?;
     let visible = Visible::of(app.config.workspaces);
+    if let Who::Token(token) = &caller.who {
+        // it learns of none but its own
+        let (user, own) = (&token.0.id, &token.1.workspace_id);
+        let found = app.store.workspace_of(user, own, visible).await?;
+        let items = found.into_iter().map(view).collect();
+        return Ok(Json(Page { items, next: None }));
+    }
     let found = app
         .store
         .workspaces_of(&caller.user()?.id, visible, after, limit)

@@ -1,18 +1,23 @@
 //! The command line: every verb, its arguments and its teaching help. One file per verb or family.
 
 mod audit;
+mod auth;
 mod completions;
 mod config;
 mod console;
 mod doctor;
 mod gateway;
+mod job;
 mod journal;
 mod keys;
+mod logs;
 mod net;
 mod policy;
 mod record;
+mod remote;
 mod roles;
 mod run;
+mod runs;
 mod sample;
 mod selftest;
 mod uninstall;
@@ -104,6 +109,18 @@ impl Shared {
 enum Verb {
     /// Run a command in a sandbox whose only way out is the gateway
     Run(run::Arguments),
+    /// Sign in at a console, see as whom, sign out
+    Auth(auth::Arguments),
+    /// Runs of a console: those that wait or run, or all
+    Ps(runs::List),
+    /// What a run printed; with -f until it ends, and with its exit code
+    Logs(logs::Arguments),
+    /// End a run of a console
+    Cancel(runs::One),
+    /// Run again what a run of a console ran, as it was then
+    Retry(runs::One),
+    /// Jobs of a console: list, show, create, edit, delete, run
+    Job(job::Arguments),
     /// Check, explain and show policies
     #[command(subcommand)]
     Policy(policy::Verb),
@@ -166,6 +183,12 @@ pub fn main() -> ExitCode {
 fn perform(verb: Verb, shared: &Shared) -> Verdict {
     match verb {
         Verb::Run(arguments) => run::perform(arguments, shared),
+        Verb::Auth(arguments) => auth::perform(&arguments, shared),
+        Verb::Ps(arguments) => runs::list(&arguments, shared),
+        Verb::Logs(arguments) => logs::perform(&arguments, shared),
+        Verb::Cancel(arguments) => runs::cancel(&arguments, shared),
+        Verb::Retry(arguments) => runs::retry(&arguments, shared),
+        Verb::Job(arguments) => job::perform(&arguments, shared),
         Verb::Policy(verb) => policy::perform(verb, shared),
         Verb::Net(verb) => net::perform(verb, shared),
         Verb::Record(verb) => record::perform(verb, shared),

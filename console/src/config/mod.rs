@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use netpolicy::document::Mistake;
 
 use crate::exit::Failure;
+pub use read::json;
 
 /// Where the file is looked for when none is named.
 pub const DEFAULT_FILE: &str = "/etc/sallyport/config.yml";

@@ -128,7 +128,7 @@ fn note(root: &Node, message: &str, mistakes: &mut Mistakes) {
 }
 
 /// The tree as JSON. Only plain scalars can be something else than a text.
-fn json(node: &Node) -> Json {
+pub fn json(node: &Node) -> Json {
     match &node.value {
         // reported where it stands; nothing is built from a text with mistakes
         Value::Refused => Json::Null,

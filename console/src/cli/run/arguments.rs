@@ -1,11 +1,15 @@
 //! The arguments of `sallyport run`, and the job that they ask for.
 
+use ::console::jobs::spec::{IsolationWord, JobSpec, LimitsSpec, NetworkMode, NetworkSpec};
 use clap::Args;
 use gateway::config::GatewayConfig;
+use gateway::control::PolicySource;
+use netpolicy::document;
 use runner::{IsolationChoice, JobRequest};
 
 use super::input::Brought;
 use crate::cli::policy::source;
+use crate::cli::remote::Door;
 use crate::exit::{Failure, NOT_RUN};
 
 const HELP: &str = "\
@@ -23,11 +27,35 @@ in the working folder under its own name (a folder with a slash behind it: its c
 
 The exit code is the command's; 124 after the timeout, 125 when Sallyport could not run it, 126 when the command cannot \
 be executed, 127 when it does not exist, 130 after Ctrl-C. Without a running gateway and runner both are started for \
-the run and stopped when the last run ends.";
+the run and stopped when the last run ends.
+
+Who is signed in at a console (`sallyport auth login`), or names one with SALLYPORT_URL, submits the run there: it is \
+printed from there until it ends, and Ctrl-C cancels it. --direct runs it on this machine all the same.";
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Arguments {
+    #[command(flatten)]
+    what: What,
+    /// File or folder that the command finds a copy of; repeat for several. At most 1 GiB together; links stay links
+    #[arg(long, value_name = "FOLDER-OR-FILE[:PATH]")]
+    copy: Vec<std::ffi::OsString>,
+    /// Workspace: the console's, or that which chooses the workspace floor here
+    #[arg(long)]
+    workspace: Option<String>,
+    /// Run it on this machine, also when you are signed in at a console
+    #[arg(long)]
+    pub direct: bool,
+    /// No progress and no summary of flows
+    #[arg(long, short)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub door: Door,
+}
+
+/// What is run and what it may use.
+#[derive(Debug, Args)]
+pub struct What {
     /// Policy file, the name of a preset (`sallyport policy presets`), or a policy in git (`sallyport policy source`)
     #[arg(long, value_name = "FILE|PRESET|NAME", default_value = "none")]
     policy: String,
@@ -58,17 +86,12 @@ pub struct Arguments {
     /// Working directory in the sandbox
     #[arg(long, value_name = "DIR")]
     workdir: Option<String>,
-    /// File or folder that the command finds a copy of; repeat for several. At most 1 GiB together; links stay links
-    #[arg(long, value_name = "FOLDER-OR-FILE[:PATH]")]
-    copy: Vec<std::ffi::OsString>,
-    /// Workspace, which chooses the workspace floor
-    #[arg(long, default_value_t = gateway::control::api::default_workspace())]
-    workspace: String,
-    /// No progress and no summary of flows
-    #[arg(long, short)]
-    pub quiet: bool,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    #[arg(
+        required_unless_present = "file",
+        trailing_var_arg = true,
+        value_name = "CMD"
+    )]
     command: Vec<String>,
 }
 
@@ -76,21 +99,105 @@ impl Arguments {
     /// The job that they ask for. Mistakes of the policy are told before anything is started.
     pub fn job(self, config: &GatewayConfig) -> Result<(JobRequest, Brought), Failure> {
         let brought = Brought::of(&self.copy)?;
-        let policy = source(&self.policy, config).map_err(|failure| failure.code(NOT_RUN))?;
-        let mut job = JobRequest::new(policy, self.command);
-        job.image = self.image;
-        job.isolation = self.isolation;
-        job.root = self.root;
-        job.timeout_seconds = self.timeout;
-        job.memory_mib = self.memory;
-        job.cpu_millis = self.cpus;
-        job.pids = self.pids;
-        job.env = self.env;
-        job.workdir = self.workdir;
-        job.workspace = self.workspace;
+        let what = self.what;
+        let policy = source(&what.policy, config).map_err(|failure| failure.code(NOT_RUN))?;
+        let mut job = JobRequest::new(policy, what.command);
+        job.image = what.image;
+        job.isolation = what.isolation;
+        job.root = what.root;
+        job.timeout_seconds = what.timeout;
+        job.memory_mib = what.memory;
+        job.cpu_millis = what.cpus;
+        job.pids = what.pids;
+        job.env = what.env;
+        job.workdir = what.workdir;
+        job.workspace = self
+            .workspace
+            .unwrap_or_else(gateway::control::api::default_workspace);
         job.takes = brought.takes();
         Ok((job, brought))
     }
+
+    /// The same for a console, with the workspace that was named.
+    pub fn submission(&self, config: &GatewayConfig) -> Result<(JobSpec, Option<&str>), Failure> {
+        if !self.copy.is_empty() {
+            return Err(Failure::new(
+                "a run of a console takes no copies of files of this machine",
+            )
+            .hint("put them into an image, or run it here with --direct")
+            .code(NOT_RUN));
+        }
+        let spec = self
+            .what
+            .spec(config)
+            .map_err(|failure| failure.code(NOT_RUN))?;
+        Ok((spec, self.workspace.as_deref()))
+    }
+}
+
+impl What {
+    /// The definition of a job of a console.
+    pub fn spec(&self, config: &GatewayConfig) -> Result<JobSpec, Failure> {
+        Ok(JobSpec {
+            command: self.command.clone(),
+            image: self.image.clone(),
+            isolation: self.isolation.map(|choice| match choice {
+                IsolationChoice::Auto => IsolationWord::Auto,
+                IsolationChoice::Hardened => IsolationWord::Hardened,
+                IsolationChoice::Gvisor => IsolationWord::Gvisor,
+            }),
+            network: network(source(&self.policy, config)?)?,
+            root: self.root,
+            limits: LimitsSpec {
+                timeout_seconds: self.timeout,
+                memory_mib: self.memory,
+                cpu_millis: self.cpus,
+                pids: self.pids,
+            },
+            env: self.env.iter().cloned().collect(),
+            workdir: self.workdir.clone(),
+            ..JobSpec::default()
+        })
+    }
+}
+
+/// The network setting that a policy means; its text goes along.
+fn network(policy: PolicySource) -> Result<NetworkSpec, Failure> {
+    let text = match policy {
+        PolicySource::Git { policy, .. } => {
+            return Ok(NetworkSpec {
+                policy_name: Some(policy),
+                ..NetworkSpec::default()
+            });
+        }
+        // the settings of a job's page say the same
+        PolicySource::Preset(name)
+            if matches!(name.as_str(), "none" | "internet" | "internet-private") =>
+        {
+            return Ok(NetworkSpec {
+                mode: if name == "none" {
+                    NetworkMode::None
+                } else {
+                    NetworkMode::Internet
+                },
+                allow_private: name == "internet-private",
+                ..NetworkSpec::default()
+            });
+        }
+        PolicySource::Preset(name) => document::preset_text(&name)
+            .map(str::to_owned)
+            .ok_or_else(|| Failure::new(format!("there is no preset {name}")))?,
+        PolicySource::Document { text, .. } => text,
+    };
+    let policy = document::parse("policy", &text, None).map_err(|_| {
+        Failure::new("the policy has mistakes").hint("`sallyport policy check` shows them")
+    })?;
+    Ok(NetworkSpec {
+        mode: NetworkMode::of(policy.network),
+        allow_private: policy.private,
+        policy: Some(text),
+        ..NetworkSpec::default()
+    })
 }
 
 fn isolation(text: &str) -> Result<IsolationChoice, String> {

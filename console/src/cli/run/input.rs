@@ -83,7 +83,7 @@ impl Brought {
 }
 
 /// A pipe, a socket or a file; not a terminal, and not what reads as nothing.
-fn is_piped() -> bool {
+pub fn is_piped() -> bool {
     let kind = std::fs::metadata("/proc/self/fd/0").map(|found| found.file_type());
     kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket() || kind.is_file())
 }

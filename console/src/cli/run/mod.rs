@@ -6,6 +6,7 @@
 mod arguments;
 mod input;
 pub mod services;
+mod submit;
 mod summary;
 mod tree;
 
@@ -14,9 +15,10 @@ use std::io::Write;
 use runner::{EndReason, Event, RunId, RunnerError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-pub use arguments::Arguments;
+pub use arguments::{Arguments, What};
 use input::Giving;
 use services::Services;
+pub use submit::follow as follow_submitted;
 
 use super::{Shared, wait};
 use crate::exit::{Failure, NOT_RUN, Outcome, Verdict};
@@ -49,6 +51,9 @@ impl From<runner::Failure> for Failure {
 }
 
 pub fn perform(arguments: Arguments, shared: &Shared) -> Verdict {
+    if !arguments.direct && arguments.door.is_configured()? {
+        return submit::perform(&arguments, shared);
+    }
     let config = shared.load()?;
     let quiet = arguments.quiet;
     let (job, brought) = arguments.job(&config.gateway)?;

@@ -1,0 +1,241 @@
+//! `sallyport auth`: tokens of this user for consoles, got, looked at, chosen, given up.
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use ::console::settings::AppUrl;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::remote::{At, Client, Form, Login, Logins, Token, cell, id, may_send, quoted, text};
+use super::{Shared, wait};
+use crate::exit::{Failure, Outcome, Verdict};
+use crate::show;
+
+const HELP: &str = "\
+Examples:
+  sallyport auth login --url https://sallyport.example.com --with-token < token
+  sallyport auth status
+  sallyport auth use staging
+  sallyport auth logout
+
+A token is kept in ~/.config/sallyport/logins.json (mode 600), one for each console and workspace, and goes to the \
+console it was made for and to no other. Without a file: SALLYPORT_URL with SALLYPORT_TOKEN, or --url with --token-file.";
+
+/// `sallyport auth`
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Keep a token for a console
+    Login(LoginArguments),
+    /// Where you are signed in, and whether those tokens still hold
+    Status,
+    /// Use another of the workspaces that you are signed in to
+    Use {
+        /// The workspace, by name or id
+        workspace: String,
+    },
+    /// Forget the token of a workspace [default: the one in use]
+    Logout,
+}
+
+#[derive(Debug, Args)]
+struct LoginArguments {
+    /// Take an API token from standard input
+    #[arg(long, required = true)]
+    with_token: bool,
+}
+
+pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
+    let form = arguments.at.form(shared);
+    let at = &arguments.at;
+    match &arguments.verb {
+        Verb::Login(_) => with_token(at, form),
+        Verb::Status => status(form),
+        Verb::Use { workspace } => choose(at, workspace),
+        Verb::Logout => logout(at),
+    }
+}
+
+/// The console to sign in at.
+fn address(at: &At) -> Result<AppUrl, Failure> {
+    at.door.address()?.ok_or_else(|| {
+        Failure::new("no console is named")
+            .hint("--url https://sallyport.example.com, or SALLYPORT_URL")
+    })
+}
+
+fn with_token(at: &At, form: Form) -> Verdict {
+    let url = address(at)?;
+    let mut given = zeroize::Zeroizing::new(String::new());
+    std::io::stdin()
+        .lock()
+        .take(1 << 10)
+        .read_to_string(&mut given)?;
+    let token = Token::parse(given.trim())?;
+    may_send(&url, at.door.insecure())?;
+    let login = wait(async {
+        let client = Client::new(url.clone(), at.door.authorities(), Some(token.clone()))?;
+        let own = client.list("/api/v1/workspaces").await?;
+        let own = own
+            .first()
+            .ok_or_else(|| Failure::new("the token has no workspace"))?;
+        Ok(Login {
+            url: url.origin(),
+            workspace: id(&text(own, "id"))?.to_owned(),
+            name: text(own, "name"),
+            token: token.reveal().to_owned(),
+            ca_file: at.door.authorities().map(absolute),
+            insecure: at.door.insecure(),
+        })
+    })?;
+    keep(login, form)
+}
+
+fn absolute(path: &std::path::Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Keeps a token, and uses it from now on.
+fn keep(login: Login, form: Form) -> Verdict {
+    let (url, name, workspace) = (
+        login.url.clone(),
+        login.name.clone(),
+        login.workspace.clone(),
+    );
+    let mut logins = Logins::read()?;
+    logins.put(login);
+    logins.write()?;
+    let said = json!({ "url": url, "workspace": workspace, "name": name });
+    form.print(&said, || {
+        show::clean(&format!(
+            "signed in to the workspace {} at {url}",
+            cell(&name)
+        ))
+        .into_owned()
+    })?;
+    Ok(Outcome::Good)
+}
+
+/// Asks each console whether the token still holds.
+fn status(form: Form) -> Verdict {
+    let logins = Logins::read()?;
+    let rows = wait(async {
+        let mut rows: Vec<Value> = Vec::new();
+        for (place, login) in logins.all().iter().enumerate() {
+            let (who, state) = match whose(login).await {
+                Ok(who) => (text(&who, "email"), "valid".to_owned()),
+                Err(failure) => (String::new(), failure.message),
+            };
+            rows.push(json!({
+                "url": login.url, "workspace": login.workspace, "name": login.name,
+                "person": who, "state": state, "in_use": place == 0,
+            }));
+        }
+        Ok(rows)
+    })?;
+    if rows.is_empty() {
+        show::note("nobody is signed in");
+    }
+    let good = rows
+        .first()
+        .is_some_and(|row| text(row, "state") == "valid");
+    form.print(&Value::Array(rows.clone()), || {
+        let mark = |row: &Value| {
+            if row.get("in_use") == Some(&Value::Bool(true)) {
+                "*"
+            } else {
+                ""
+            }
+        };
+        let line = |row: &Value| {
+            [
+                mark(row).to_owned(),
+                cell(&text(row, "name")),
+                text(row, "url"),
+                cell(&text(row, "person")),
+                cell(&text(row, "state")),
+            ]
+        };
+        show::table(
+            ["", "workspace", "console", "person", "token"],
+            rows.iter().map(line),
+        )
+    })?;
+    Ok(if good {
+        Outcome::Good
+    } else {
+        Outcome::Negative
+    })
+}
+
+fn client(login: &Login) -> Result<Client, Failure> {
+    let url = AppUrl::parse(&login.url).ok_or_else(|| Failure::new("an address that is none"))?;
+    may_send(&url, login.insecure)?;
+    Client::new(
+        url,
+        login.ca_file.as_deref(),
+        Some(Token::parse(&login.token)?),
+    )
+}
+
+async fn whose(login: &Login) -> Result<Value, Failure> {
+    Ok(client(login)?.get("/api/v1/session").await?.body)
+}
+
+fn choose(at: &At, workspace: &str) -> Verdict {
+    let mut logins = Logins::read()?;
+    let url = at.door.address()?.map(|url| url.origin());
+    let found = logins.all().iter().find(|login| {
+        let named = login.name == workspace || login.workspace == workspace;
+        named && url.as_ref().is_none_or(|url| *url == login.url)
+    });
+    let Some((url, id)) = found.map(|login| (login.url.clone(), login.workspace.clone())) else {
+        return Err(Failure::new(format!(
+            "nobody is signed in to the workspace {}",
+            quoted(workspace)
+        ))
+        .hint("`sallyport auth status` shows those there are"));
+    };
+    if let Some(login) = logins.take(&url, &id) {
+        logins.put(login);
+    }
+    logins.write()?;
+    Ok(Outcome::Good)
+}
+
+/// The login that is meant.
+fn meant<'a>(at: &At, logins: &'a Logins) -> Result<&'a Login, Failure> {
+    let found = match (at.door.address()?, at.named()) {
+        (Some(url), named) => logins.at(&url.origin(), named),
+        (None, Some(named)) => logins
+            .all()
+            .iter()
+            .find(|login| login.name == named || login.workspace == named),
+        (None, None) => logins.current(),
+    };
+    found.ok_or_else(|| {
+        Failure::new("nobody is signed in there").hint("`sallyport auth status` shows where")
+    })
+}
+
+fn logout(at: &At) -> Verdict {
+    let mut logins = Logins::read()?;
+    let login = meant(at, &logins)?.clone();
+    logins.take(&login.url, &login.workspace);
+    logins.write()?;
+    show::note(format_args!(
+        "forgot the token; {}/w/{}/tokens revokes it",
+        show::clean(&login.url),
+        show::clean(&login.workspace)
+    ));
+    Ok(Outcome::Good)
+}

@@ -1,0 +1,225 @@
+//! Follows a run: its output from byte to byte, woken by its events, until it is over.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::terminal::Terminal;
+use super::write;
+use crate::cli::remote::{CallError, Events, Form, Said, Session, text};
+use crate::exit::Failure;
+use crate::show;
+
+/// A console that is away may be back: an update, a restart, a cut connection.
+const PATIENCE: Duration = Duration::from_mins(5);
+/// Between two attempts at first, and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+
+/// Where output goes.
+pub struct Printer {
+    form: Form,
+    out: Option<Terminal>,
+    err: Option<Terminal>,
+}
+
+impl Printer {
+    /// As the two streams of this process are.
+    pub fn new(form: Form) -> Self {
+        Self {
+            form,
+            out: std::io::stdout().is_terminal().then(Terminal::default),
+            err: std::io::stderr().is_terminal().then(Terminal::default),
+        }
+    }
+
+    fn print(&mut self, piece: &Value, bytes: &[u8]) -> Result<(), Failure> {
+        if self.form != Form::Table {
+            let stream = if is_error(piece) { "stderr" } else { "stdout" };
+            let at = piece.get("at").cloned().unwrap_or_default();
+            let said = json!({ "kind": "output", "stream": stream, "at": at, "data": STANDARD.encode(bytes) });
+            return self.form.line(&said, String::new);
+        }
+        if is_error(piece) {
+            let mut to = std::io::stderr().lock();
+            match &mut self.err {
+                Some(terminal) => write(&mut to, terminal.take(bytes).as_bytes()),
+                None => write(&mut to, bytes),
+            }
+        } else {
+            let mut to = std::io::stdout().lock();
+            match &mut self.out {
+                Some(terminal) => write(&mut to, terminal.take(bytes).as_bytes()),
+                None => write(&mut to, bytes),
+            }
+        }
+    }
+
+    /// Nothing more comes.
+    pub fn end(&mut self) -> Result<(), Failure> {
+        if let Some(terminal) = &mut self.out {
+            write(&mut std::io::stdout().lock(), terminal.end().as_bytes())?;
+        }
+        if let Some(terminal) = &mut self.err {
+            write(&mut std::io::stderr().lock(), terminal.end().as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+fn is_error(piece: &Value) -> bool {
+    piece.get("stream").and_then(Value::as_str) == Some("stderr")
+}
+
+/// One run that is followed.
+pub struct Follow<'a> {
+    session: &'a Session,
+    run: String,
+    next: i64,
+    told: bool,
+    /// Where its output goes.
+    pub printer: Printer,
+}
+
+/// Whether more may come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum More {
+    Perhaps,
+    Never,
+}
+
+impl<'a> Follow<'a> {
+    /// From its first byte.
+    pub fn new(session: &'a Session, run: &str, printer: Printer) -> Self {
+        Self {
+            session,
+            run: run.to_owned(),
+            next: 0,
+            told: false,
+            printer,
+        }
+    }
+
+    /// Prints what is there.
+    pub async fn read_on(&mut self) -> Result<(), Failure> {
+        self.drain().await.map(|_| ()).map_err(Failure::from)
+    }
+
+    /// Prints what there is and what comes, until the run is over; comes to the run.
+    pub async fn until_over(&mut self) -> Result<Value, Failure> {
+        let topic = format!("workspace/{}/run/{}", self.session.workspace, self.run);
+        let mut events = Events::new(&self.session.client, &topic);
+        let (mut pause, mut since) = (PAUSES.0, Instant::now());
+        loop {
+            match self.listen(&mut events).await {
+                Ok(()) => {
+                    self.printer.end()?;
+                    let path = self.session.path(&format!("runs/{}", self.run));
+                    let answer = self.session.client.get(&path).await?.body;
+                    return Ok(answer.get("run").cloned().unwrap_or_default());
+                }
+                Err(Broken::Gone(failure)) => return Err(failure),
+                Err(Broken::Away { failure, heard }) => {
+                    if heard {
+                        (pause, since) = (PAUSES.0, Instant::now());
+                    }
+                    if since.elapsed() > PATIENCE {
+                        return Err(failure);
+                    }
+                    sleep(pause).await;
+                    pause = (pause * 2).min(PAUSES.1);
+                }
+            }
+        }
+    }
+
+    /// Until the run is over, or the stream is.
+    async fn listen(&mut self, events: &mut Events<'_>) -> Result<(), Broken> {
+        events.open().await.map_err(|error| broken(error, false))?;
+        loop {
+            // after the stream began: what is printed from now on wakes it
+            if self.drain().await.map_err(|error| broken(error, true))? == More::Never {
+                return Ok(());
+            }
+            if events.next().await != Said::Something {
+                let failure =
+                    Failure::new(format!("{} ended the stream", self.session.client.origin()));
+                return Err(Broken::Away {
+                    failure,
+                    heard: true,
+                });
+            }
+        }
+    }
+
+    /// Reads and prints all that is new.
+    async fn drain(&mut self) -> Result<More, CallError> {
+        loop {
+            let path = self
+                .session
+                .path(&format!("runs/{}/output?from={}", self.run, self.next));
+            let answer = self.session.client.get(&path).await?.body;
+            let number = |key: &str| answer.get(key).and_then(Value::as_i64);
+            let (Some(next), Some(total)) = (number("next"), number("total")) else {
+                return Err(self.session.client.odd("output without a place to go on"));
+            };
+            let pieces = answer.get("pieces").and_then(Value::as_array);
+            for piece in pieces.into_iter().flatten() {
+                self.piece(piece).map_err(CallError::Odd)?;
+            }
+            let went = next > self.next;
+            self.next = self.next.max(next);
+            if answer.get("truncated") == Some(&Value::Bool(true))
+                && !std::mem::replace(&mut self.told, true)
+            {
+                show::note("sallyport: some of what it printed was not kept");
+            }
+            if !went || self.next >= total {
+                let over = answer.get("over") == Some(&Value::Bool(true));
+                return Ok(if over { More::Never } else { More::Perhaps });
+            }
+        }
+    }
+
+    /// Prints what is new of a piece, which is given whole also if it began before.
+    fn piece(&mut self, piece: &Value) -> Result<(), Failure> {
+        let bytes = STANDARD.decode(text(piece, "data"));
+        let bytes = bytes.map_err(|_| Failure::new("output that cannot be read"))?;
+        let starts = piece
+            .get("starts")
+            .and_then(Value::as_i64)
+            .unwrap_or(self.next);
+        let known = usize::try_from(self.next.saturating_sub(starts)).unwrap_or(0);
+        let new = bytes.get(known..).unwrap_or_default();
+        if new.is_empty() {
+            return Ok(());
+        }
+        self.next = starts.saturating_add(i64::try_from(bytes.len()).unwrap_or(i64::MAX));
+        self.printer.print(piece, new)
+    }
+}
+
+/// Why listening ended.
+enum Broken {
+    /// For good.
+    Gone(Failure),
+    /// For now; `heard`: it had begun.
+    Away { failure: Failure, heard: bool },
+}
+
+fn broken(error: CallError, heard: bool) -> Broken {
+    let waits = match &error {
+        CallError::Away(_) => true,
+        CallError::Odd(_) => false,
+        CallError::Refused { status, .. } => status.is_server_error() || status.as_u16() == 429,
+    };
+    let failure = Failure::from(error);
+    if waits {
+        Broken::Away { failure, heard }
+    } else {
+        Broken::Gone(failure)
+    }
+}

@@ -1,0 +1,192 @@
+//! Tokens: kept where nobody else reads them, sent to the console they are for and never in the clear to another machine.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+
+use lab::cli::Said;
+use serde_json::json;
+
+use crate::hostile::Recorder;
+use crate::world::Console;
+
+/// `auth login --with-token`.
+fn login(console: &Console, token: &str) -> Said {
+    let mut command = console.stranger(&["auth", "login", "--with-token", "--url", &console.url()]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("start");
+    child
+        .stdin
+        .take()
+        .expect("piped")
+        .write_all(token.as_bytes())
+        .expect("write");
+    child.wait_with_output().expect("it ends").into()
+}
+
+fn stranger(console: &Console, arguments: &[&str]) -> Said {
+    console.stranger(arguments).output().expect("start").into()
+}
+
+#[test]
+fn a_token_is_kept_for_its_owner_alone_and_used_from_then_on() {
+    let console = Console::start();
+    assert!(
+        stranger(&console, &["ps"])
+            .expect(3)
+            .err
+            .contains("auth login")
+    );
+    stranger(&console, &["auth", "status"]).expect(1);
+    let token = console.token("write");
+    login(&console, "spt_wrong").expect(3);
+    let wrong = format!("spt_{}", "a".repeat(43));
+    assert!(login(&console, &wrong).expect(3).err.contains("not known"));
+    login(&console, &format!("{token}\n")).expect(0);
+    let kept = console
+        .folder
+        .path()
+        .join("home/.config/sallyport/logins.json");
+    let mode = |path: &std::path::Path| {
+        fs::metadata(path)
+            .expect("it is there")
+            .permissions()
+            .mode()
+            & 0o777
+    };
+    assert_eq!(
+        (mode(&kept), mode(kept.parent().expect("a folder"))),
+        (0o600, 0o700)
+    );
+    assert_eq!(
+        stranger(&console, &["ps", "--json"]).expect(0).json(),
+        json!([])
+    );
+    let status = stranger(&console, &["auth", "status", "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(
+        (&status[0]["person"], &status[0]["state"]),
+        (&json!("ada@example.com"), &json!("valid"))
+    );
+    assert!(
+        !stranger(&console, &["auth", "status"])
+            .expect(0)
+            .out
+            .contains(&token)
+    );
+    // others can read it: it is not used any more
+    fs::set_permissions(&kept, fs::Permissions::from_mode(0o644)).expect("mode");
+    let refused = stranger(&console, &["ps"]).expect(3);
+    assert!(
+        refused.err.contains("others can read") && refused.err.contains("chmod 600"),
+        "{}",
+        refused.err
+    );
+    fs::set_permissions(&kept, fs::Permissions::from_mode(0o600)).expect("mode");
+    stranger(&console, &["auth", "logout"]).expect(0);
+    stranger(&console, &["ps"]).expect(3);
+}
+
+#[test]
+fn a_file_that_others_can_read_gives_no_token() {
+    let console = Console::start();
+    let file = console.folder.path().join("token");
+    fs::write(&file, console.token("read")).expect("write");
+    let shown = file.display().to_string();
+    let url = console.url();
+    let ask = || {
+        stranger(
+            &console,
+            &["ps", "--json", "--url", &url, "--token-file", &shown],
+        )
+    };
+    for (mode, code) in [(0o644, 3), (0o640, 3), (0o602, 3), (0o600, 0), (0o400, 0)] {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("mode");
+        let said = ask();
+        assert_eq!(said.code, Some(code), "{mode:o}: {said:?}");
+    }
+    assert!(
+        stranger(
+            &console,
+            &["ps", "--url", &url, "--token-file", "/dev/zero"]
+        )
+        .expect(3)
+        .err
+        .contains("is no file")
+    );
+}
+
+#[test]
+fn a_kept_token_goes_to_no_other_console() {
+    let console = Console::start();
+    login(&console, &console.token("write")).expect(0);
+    let other = Recorder::answering(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}");
+    let refused = stranger(&console, &["ps", "--url", &other.url()]).expect(3);
+    assert!(
+        refused.err.contains("nobody is signed in at"),
+        "{}",
+        refused.err
+    );
+    assert_eq!(other.heard(), "");
+    // its permitted twin: the same console by its own address
+    stranger(&console, &["ps", "--url", &console.url()]).expect(0);
+}
+
+#[test]
+fn a_token_is_not_sent_in_the_clear_to_another_machine() {
+    let console = Console::start();
+    let ask = |extra: &[&str]| {
+        // an address of documentation: nothing answers, and nothing must be tried
+        let arguments = [&["ps", "--url", "http://console.invalid:1"][..], extra].concat();
+        let mut command = console.stranger(&arguments);
+        Said::from(
+            command
+                .env("SALLYPORT_TOKEN", console.token("read"))
+                .output()
+                .expect("start"),
+        )
+        .expect(3)
+        .err
+    };
+    assert!(ask(&[]).contains("in the clear"));
+    assert!(ask(&["--insecure"]).contains("nobody answers"));
+}
+
+#[test]
+fn a_token_reads_its_own_workspace_and_what_it_may_not_is_said() {
+    let console = Console::start();
+    let other = console.owner(
+        "POST",
+        "/api/v1/workspaces",
+        Some(&json!({ "name": "Other" })),
+    );
+    let mut command = console.stranger(&["job", "create", "x", "--", "true"]);
+    command
+        .env("SALLYPORT_URL", console.url())
+        .env("SALLYPORT_TOKEN", console.token("read"));
+    let refused = Said::from(command.output().expect("start")).expect(3);
+    assert!(
+        refused
+            .err
+            .contains("a token with this scope cannot do this"),
+        "{}",
+        refused.err
+    );
+    let elsewhere = console
+        .run(&["ps", "--workspace", other["id"].as_str().expect("an id")])
+        .expect(3);
+    assert!(
+        elsewhere.err.contains("of another workspace"),
+        "{}",
+        elsewhere.err
+    );
+    console
+        .run(&["ps", "--workspace", &console.workspace])
+        .expect(0);
+}
