@@ -1,7 +1,10 @@
 //! The verbs that speak to a console, by the real binary: against a real console, and against everything that is none.
 
+mod files;
 mod hostile;
 mod jobs;
 mod output;
+mod secrets;
+mod signing;
 mod tokens;
 mod world;

@@ -95,7 +95,8 @@ impl Action {
     pub const fn only_asks(self) -> bool {
         matches!(
             self,
-            Self::AskReach
+            Self::LookAtCode
+                | Self::AskReach
                 | Self::AskCheck
                 | Self::AskExplain
                 | Self::AskDiff
@@ -167,6 +168,18 @@ matrix! {
     AddToken "token.add": Workspace(Member), Never;
     /// Revoke a token.
     EndToken "token.end": Workspace(Member), Never;
+    /// Ask a person to be let in.
+    AskCode "code.ask": Open, Never;
+    /// What became of that.
+    ReadCode "code.read": Open, Never;
+    /// What asks to be let in.
+    LookAtCode "code.look": Person, Never;
+    /// Say no to it.
+    RefuseCode "code.refuse": Person, Never;
+    /// Say yes to it, in a workspace.
+    ApproveCode "code.approve": Workspace(Member), Never;
+    /// End the token that is sent along.
+    EndOwnToken "token.end_own": Person, Read;
     /// Whom a workspace tells.
     ListNotifications "notification.list": Workspace(Admin), Never;
     /// Tell somebody.

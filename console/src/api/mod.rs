@@ -5,6 +5,7 @@
 pub mod about;
 pub mod audit;
 pub mod checklist;
+pub mod codes;
 pub mod devices;
 pub mod events;
 pub mod evidence;
@@ -32,6 +33,8 @@ pub mod sources;
 pub(crate) mod tests;
 #[cfg(test)]
 mod tests_checklist;
+#[cfg(test)]
+mod tests_codes;
 #[cfg(test)]
 mod tests_gateway;
 #[cfg(test)]

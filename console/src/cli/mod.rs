@@ -1,5 +1,6 @@
 //! The command line: every verb, its arguments and its teaching help. One file per verb or family.
 
+mod apply;
 mod audit;
 mod auth;
 mod completions;
@@ -19,7 +20,9 @@ mod roles;
 mod run;
 mod runs;
 mod sample;
+mod secret;
 mod selftest;
+mod token;
 mod uninstall;
 mod up;
 mod version;
@@ -121,6 +124,16 @@ enum Verb {
     Retry(runs::One),
     /// Jobs of a console: list, show, create, edit, delete, run
     Job(job::Arguments),
+    /// What applying a folder of job files would change, and all mistakes in them
+    Plan(apply::Arguments),
+    /// Make a console's jobs as a folder of files says
+    Apply(apply::Arguments),
+    /// Secrets of a console's workspace; a value comes in by standard input
+    Secret(secret::Arguments),
+    /// Your API tokens: list them, let a program have one
+    Token(token::Arguments),
+    /// The workspace of the token in use, and who is in it
+    Workspace(token::WorkspaceArguments),
     /// Check, explain and show policies
     #[command(subcommand)]
     Policy(policy::Verb),
@@ -136,7 +149,7 @@ enum Verb {
     Runner(roles::RunnerArguments),
     /// Run the console: accounts, API, store
     Console(console::Arguments),
-    /// The audit log of people and tokens: verify it, export it
+    /// The audit log of people and tokens: list it over the API; verify it, export it from the store
     #[command(subcommand)]
     Audit(audit::Verb),
     /// The instance key that wraps secrets at rest: replace it, show which one it is
@@ -189,6 +202,11 @@ fn perform(verb: Verb, shared: &Shared) -> Verdict {
         Verb::Cancel(arguments) => runs::cancel(&arguments, shared),
         Verb::Retry(arguments) => runs::retry(&arguments, shared),
         Verb::Job(arguments) => job::perform(&arguments, shared),
+        Verb::Plan(arguments) => apply::plan(&arguments, shared),
+        Verb::Apply(arguments) => apply::apply(&arguments, shared),
+        Verb::Secret(arguments) => secret::perform(&arguments, shared),
+        Verb::Token(arguments) => token::perform(&arguments, shared),
+        Verb::Workspace(arguments) => token::workspaces(&arguments, shared),
         Verb::Policy(verb) => policy::perform(verb, shared),
         Verb::Net(verb) => net::perform(verb, shared),
         Verb::Record(verb) => record::perform(verb, shared),

@@ -74,7 +74,9 @@ pub async fn admit(
     }
     // A body may come as slowly as its sender likes: whoever may no longer when it is there may not.
     let body = match action {
-        Action::SignIn | Action::ClaimInstance => input::whole(input::at_most(FORM, body)).await?,
+        Action::SignIn | Action::ClaimInstance | Action::AskCode => {
+            input::whole(input::at_most(FORM, body)).await?
+        }
         _ => input::whole(body).await?,
     };
     if !body.is_empty() && rule(action).reach != Reach::Open {

@@ -56,6 +56,12 @@ fn accounts() -> Table {
         .add(Action::ListTokens, routes!(api::tokens::list))
         .add(Action::AddToken, routes!(api::tokens::add))
         .add(Action::EndToken, routes!(api::tokens::end))
+        .add(Action::AskCode, routes!(api::codes::begin))
+        .add(Action::ReadCode, routes!(api::codes::state))
+        .add(Action::LookAtCode, routes!(api::codes::look))
+        .add(Action::RefuseCode, routes!(api::codes::refuse))
+        .add(Action::ApproveCode, routes!(api::codes::approve))
+        .add(Action::EndOwnToken, routes!(api::codes::end_own))
         .add(
             Action::ListMemberTokens,
             routes!(api::tokens::list_of_member),

@@ -38,6 +38,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!(8, "0008_identities"),
     migration!(9, "0009_notifications"),
     migration!(10, "0010_denied_names"),
+    migration!(11, "0011_codes"),
 ];
 
 /// The newest version that this program knows.

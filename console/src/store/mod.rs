@@ -7,6 +7,7 @@
 
 pub mod audit;
 pub mod change;
+pub mod codes;
 pub mod denials;
 pub mod events;
 pub mod flows;

@@ -200,6 +200,7 @@ impl Store {
             ("DELETE FROM sessions WHERE expires_at <= $1", now),
             ("DELETE FROM tokens WHERE expires_at <= $1", now),
             ("DELETE FROM owner_links WHERE expires_at <= $1", now),
+            ("DELETE FROM codes WHERE expires_at <= $1", now),
             ("DELETE FROM attempts WHERE at <= $1", attempts_before),
         ] {
             on!(self, pool => sqlx::query(statement).bind(time).execute(pool).await.map(|_| ()))?;

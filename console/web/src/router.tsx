@@ -16,6 +16,11 @@ const account = createRoute({
   path: "/account",
   component: lazyRouteComponent(() => import("./pages/AccountPage"), "AccountPage"),
 });
+const device = createRoute({
+  getParentRoute: () => root,
+  path: "/device",
+  component: lazyRouteComponent(() => import("./pages/DevicePage"), "DevicePage"),
+});
 const users = createRoute({
   getParentRoute: () => root,
   path: "/admin/users",
@@ -98,6 +103,7 @@ export const router = createRouter({
   routeTree: root.addChildren([
     home,
     account,
+    device,
     users,
     runners,
     wholeAudit,

@@ -1,19 +1,26 @@
 //! `sallyport auth`: tokens of this user for consoles, got, looked at, chosen, given up.
 
+mod login;
+
 use std::io::Read;
 use std::path::PathBuf;
 
 use ::console::settings::AppUrl;
 use clap::{Args, Subcommand};
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::remote::{At, Client, Form, Login, Logins, Token, cell, id, may_send, quoted, text};
+use super::remote::{
+    At, Call, Client, Form, Login, Logins, Token, cell, id, may_send, quoted, text,
+};
 use super::{Shared, wait};
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::show;
+pub use login::{Wish, by_code};
 
 const HELP: &str = "\
 Examples:
+  sallyport auth login --url https://sallyport.example.com
   sallyport auth login --url https://sallyport.example.com --with-token < token
   sallyport auth status
   sallyport auth use staging
@@ -34,7 +41,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Keep a token for a console
+    /// Get a token for a console: somebody who is signed in there types a code
     Login(LoginArguments),
     /// Where you are signed in, and whether those tokens still hold
     Status,
@@ -43,22 +50,32 @@ enum Verb {
         /// The workspace, by name or id
         workspace: String,
     },
-    /// Forget the token of a workspace [default: the one in use]
+    /// Revoke the token of a workspace and forget it [default: the one in use]
     Logout,
 }
 
 #[derive(Debug, Args)]
 struct LoginArguments {
-    /// Take an API token from standard input
-    #[arg(long, required = true)]
+    /// Take an API token from standard input instead
+    #[arg(long, conflicts_with_all = ["read_only", "days", "name"])]
     with_token: bool,
+    /// Ask for a token that may read and change nothing
+    #[arg(long)]
+    read_only: bool,
+    /// Days until the token ends
+    #[arg(long, value_name = "DAYS", default_value_t = 90)]
+    days: u32,
+    /// What the token is called [default: the name of this machine]
+    #[arg(long)]
+    name: Option<String>,
 }
 
 pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
     let form = arguments.at.form(shared);
     let at = &arguments.at;
     match &arguments.verb {
-        Verb::Login(_) => with_token(at, form),
+        Verb::Login(login) if login.with_token => with_token(at, form),
+        Verb::Login(login) => with_code(at, login, form),
         Verb::Status => status(form),
         Verb::Use { workspace } => choose(at, workspace),
         Verb::Logout => logout(at),
@@ -73,6 +90,30 @@ fn address(at: &At) -> Result<AppUrl, Failure> {
     })
 }
 
+/// The same, or the one in use.
+pub fn address_or_current(at: &At) -> Result<AppUrl, Failure> {
+    let logins = Logins::read()?;
+    let current = logins.current().and_then(|login| AppUrl::parse(&login.url));
+    at.door
+        .address()?
+        .or(current)
+        .map_or_else(|| address(at), Ok)
+}
+
+fn with_code(at: &At, asked: &LoginArguments, form: Form) -> Verdict {
+    let url = address_or_current(at)?;
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let usual = || format!("sallyport on {}", machine.trim());
+    let name = asked.name.clone().unwrap_or_else(usual);
+    let wish = Wish {
+        name: &name,
+        read_only: asked.read_only,
+        days: Some(asked.days),
+    };
+    let token = wait(by_code(at, &url, &wish))?;
+    checked(at, &url, &token, form)
+}
+
 fn with_token(at: &At, form: Form) -> Verdict {
     let url = address(at)?;
     let mut given = zeroize::Zeroizing::new(String::new());
@@ -82,6 +123,11 @@ fn with_token(at: &At, form: Form) -> Verdict {
         .read_to_string(&mut given)?;
     let token = Token::parse(given.trim())?;
     may_send(&url, at.door.insecure())?;
+    checked(at, &url, &token, form)
+}
+
+/// Keeps a token that was seen to hold.
+fn checked(at: &At, url: &AppUrl, token: &Token, form: Form) -> Verdict {
     let login = wait(async {
         let client = Client::new(url.clone(), at.door.authorities(), Some(token.clone()))?;
         let own = client.list("/api/v1/workspaces").await?;
@@ -230,12 +276,36 @@ fn meant<'a>(at: &At, logins: &'a Logins) -> Result<&'a Login, Failure> {
 fn logout(at: &At) -> Verdict {
     let mut logins = Logins::read()?;
     let login = meant(at, &logins)?.clone();
+    let revoked = client(&login).and_then(|client| wait(async { revoke(&client).await }));
     logins.take(&login.url, &login.workspace);
     logins.write()?;
-    show::note(format_args!(
-        "forgot the token; {}/w/{}/tokens revokes it",
-        show::clean(&login.url),
-        show::clean(&login.workspace)
-    ));
+    match revoked {
+        Ok(()) => show::note("the token is revoked and forgotten"),
+        // forgotten all the same: whoever signs out wants it gone from here
+        Err(failure) => {
+            return Err(Failure {
+                message: format!(
+                    "the token is forgotten, and could not be revoked: {}",
+                    failure.message
+                ),
+                hint: Some(format!(
+                    "{}/w/{}/tokens revokes it",
+                    login.url, login.workspace
+                )),
+                ..failure
+            });
+        }
+    }
     Ok(Outcome::Good)
+}
+
+/// Ends the client's own token; one that is none any more is ended.
+async fn revoke(client: &Client) -> Result<(), Failure> {
+    match client
+        .call(Call::new(Method::DELETE, "/api/v1/token"))
+        .await
+    {
+        Err(error) if error.status() == Some(StatusCode::UNAUTHORIZED) => Ok(()),
+        answer => Ok(answer.map(|_| ())?),
+    }
 }

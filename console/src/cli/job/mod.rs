@@ -78,6 +78,13 @@ struct Create {
     secret: Vec<String>,
     #[command(flatten)]
     what: What,
+    /// The command and its arguments
+    #[arg(
+        required_unless_present = "file",
+        trailing_var_arg = true,
+        value_name = "CMD"
+    )]
+    command: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -134,7 +141,9 @@ fn body(create: &Create, shared: &Shared) -> Result<Value, Failure> {
         let job = file::read(file)?;
         return Ok(job.body());
     }
-    let mut spec = create.what.spec(&shared.load_to_ask()?.gateway)?;
+    let mut spec = create
+        .what
+        .spec(&create.command, &shared.load_to_ask()?.gateway)?;
     spec.secrets.clone_from(&create.secret);
     spec.schedule = create
         .schedule
@@ -227,9 +236,14 @@ pub fn version(job: &Value) -> Result<i64, Failure> {
     version.ok_or_else(|| Failure::new("the console answered with a job without a version"))
 }
 
+/// Where a job is.
+pub fn path(session: &Session, job: &Value) -> Result<String, Failure> {
+    Ok(session.path(&format!("jobs/{}", id(&text(job, "id"))?)))
+}
+
 /// Removes a job as it was read.
-pub async fn remove(session: &Session, job: &Value) -> Result<(), Failure> {
-    let path = session.path(&format!("jobs/{}", id(&text(job, "id"))?));
+async fn remove(session: &Session, job: &Value) -> Result<(), Failure> {
+    let path = path(session, job)?;
     session
         .client
         .call(Call::new(Method::DELETE, &path).at(version(job)?))
@@ -239,7 +253,7 @@ pub async fn remove(session: &Session, job: &Value) -> Result<(), Failure> {
 
 /// Changes a job as it was read.
 pub async fn change(session: &Session, job: &Value, body: &Value) -> Result<Value, Failure> {
-    let path = session.path(&format!("jobs/{}", id(&text(job, "id"))?));
+    let path = path(session, job)?;
     let call = Call::new(Method::PUT, &path).with(body).at(version(job)?);
     Ok(session.client.call(call).await?.body)
 }

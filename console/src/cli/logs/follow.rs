@@ -211,11 +211,7 @@ enum Broken {
 }
 
 fn broken(error: CallError, heard: bool) -> Broken {
-    let waits = match &error {
-        CallError::Away(_) => true,
-        CallError::Odd(_) => false,
-        CallError::Refused { status, .. } => status.is_server_error() || status.as_u16() == 429,
-    };
+    let waits = error.may_pass();
     let failure = Failure::from(error);
     if waits {
         Broken::Away { failure, heard }

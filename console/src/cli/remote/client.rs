@@ -63,6 +63,15 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// Whether it may be otherwise soon: nobody is there, or has no time.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Away(_) => true,
+            Self::Odd(_) => false,
+            Self::Refused { status, .. } => status.is_server_error() || status.as_u16() == 429,
+        }
+    }
+
     /// The status of a console's own refusal.
     pub const fn status(&self) -> Option<StatusCode> {
         match self {

@@ -51,6 +51,9 @@ pub struct Arguments {
     pub quiet: bool,
     #[command(flatten)]
     pub door: Door,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    command: Vec<String>,
 }
 
 /// What is run and what it may use.
@@ -86,13 +89,6 @@ pub struct What {
     /// Working directory in the sandbox
     #[arg(long, value_name = "DIR")]
     workdir: Option<String>,
-    /// The command and its arguments
-    #[arg(
-        required_unless_present = "file",
-        trailing_var_arg = true,
-        value_name = "CMD"
-    )]
-    command: Vec<String>,
 }
 
 impl Arguments {
@@ -101,7 +97,7 @@ impl Arguments {
         let brought = Brought::of(&self.copy)?;
         let what = self.what;
         let policy = source(&what.policy, config).map_err(|failure| failure.code(NOT_RUN))?;
-        let mut job = JobRequest::new(policy, what.command);
+        let mut job = JobRequest::new(policy, self.command);
         job.image = what.image;
         job.isolation = what.isolation;
         job.root = what.root;
@@ -129,7 +125,7 @@ impl Arguments {
         }
         let spec = self
             .what
-            .spec(config)
+            .spec(&self.command, config)
             .map_err(|failure| failure.code(NOT_RUN))?;
         Ok((spec, self.workspace.as_deref()))
     }
@@ -137,9 +133,9 @@ impl Arguments {
 
 impl What {
     /// The definition of a job of a console.
-    pub fn spec(&self, config: &GatewayConfig) -> Result<JobSpec, Failure> {
+    pub fn spec(&self, command: &[String], config: &GatewayConfig) -> Result<JobSpec, Failure> {
         Ok(JobSpec {
-            command: self.command.clone(),
+            command: command.to_vec(),
             image: self.image.clone(),
             isolation: self.isolation.map(|choice| match choice {
                 IsolationChoice::Auto => IsolationWord::Auto,
