@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::client::{CallError, Client, Wire};
+use super::call::CallError;
+use super::client::{Client, Wire};
 
 /// A console says something every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(50);

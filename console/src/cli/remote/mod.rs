@@ -3,6 +3,7 @@
 //! Everything goes over the API, with one client that follows no redirect, reads no more than an answer can have and
 //! sends a token to nobody but the console it was made for. Refuses to own: what a verb asks.
 
+mod call;
 mod client;
 mod events;
 mod keep;
@@ -16,7 +17,8 @@ use ::console::settings::AppUrl;
 use clap::Args;
 use serde_json::Value;
 
-pub use client::{Call, CallError, Client};
+pub use call::{Call, CallError};
+pub use client::Client;
 pub use events::{Events, Said};
 pub use keep::{Login, Logins};
 pub use print::{Form, ago, cell, span, text, time};
