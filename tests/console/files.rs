@@ -25,7 +25,7 @@ fn call(console: &Console, verb: &str, more: &[&str]) -> Said {
     console.run(&[&[verb, "-f", &folder][..], more].concat())
 }
 
-const NIGHTLY: &str = "job: nightly\ncommand: [sh, -c, echo x]\nnetwork: { policy_file: policies/p.yml }\nlimits: { pids: 64 }\n";
+const NIGHTLY: &str = "job: nightly\ncommand: [sh, \"-c\", echo x]\nnetwork: { policy_file: policies/p.yml }\nlimits: { pids: 64 }\n";
 const POLICY: &str = "policy: p\nnetwork: domains\nallow:\n  - host: a.example\n";
 
 #[test]
