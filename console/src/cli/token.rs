@@ -15,8 +15,8 @@ use crate::show;
 const TOKEN_HELP: &str = "\
 Examples:
   sallyport token list
-  sallyport token create ci --days 90 > token     # somebody lets it in, in a browser
-  sallyport auth logout                           # revokes the token in use
+  sallyport token create ci --days 90 > token   # a person lets it in
+  sallyport auth logout                         # revokes the token in use
 
 Tokens are revoked on the page Tokens of the browser app; a token can end itself and no other.";
 
