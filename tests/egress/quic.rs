@@ -179,6 +179,50 @@ fn after_a_restart_only_an_adopted_network_is_doubted() {
     assert!(said, "a fresh network");
 }
 
+#[test]
+fn datagrams_that_are_dropped_and_hellos_without_an_end_are_recorded() {
+    let lab = Lab::builder().gateway_only().start();
+    quic::serve(&lab.topology.internet, tls(PUBLIC4), &lab.authority);
+    let [twice, short, half] = [(); 3].map(|()| lab.sandbox(NAMED));
+    let denials = || {
+        let all = lab.records();
+        all.iter()
+            .filter(|r| r["reason"] == "tls_malformed")
+            .count()
+    };
+    let good = |n: u8| quic::initials(&lab.authority, "ok.sallylab.net", [n; 8], &[]).remove(0);
+    let sends = |sandbox: &lab::Sandbox, datagrams: &[Vec<u8>]| {
+        sandbox.run(|| {
+            let (socket, to) = (patient(), at("ok.sallylab.net", port::TLS));
+            for datagram in datagrams {
+                // what became of an earlier one is said at the next
+                let _ = socket.send_to(datagram, to);
+            }
+        });
+    };
+    // in a session that goes on: the same packet once more
+    sends(&twice, &[good(1), good(1)]);
+    lab::wait::eventually("a record of a packet that came twice", || {
+        (denials() == 1).then_some(())
+    });
+    // alone: an Initial in a datagram that no server takes
+    sends(&short, &[good(2)[..600].to_vec()]);
+    lab::wait::eventually("a record of one that is too short", || {
+        (denials() == 2).then_some(())
+    });
+    let begun = quic::initials(&lab.authority, "ok.sallylab.net", [4; 8], &[90]).remove(0);
+    // before a whole one, which opens the session
+    sends(&half, &[begun, good(3)]);
+    lab::wait::eventually("its session", || {
+        let all = lab.records();
+        (all.iter().filter(|r| r["kind"] == "open").count() == 2).then_some(())
+    });
+    lab.detach(&half).expect(0);
+    lab::wait::eventually("a record of a hello without an end", || {
+        (denials() == 3).then_some(())
+    });
+}
+
 /// Attacks.
 mod denials {
     use lab::{Leak, Mode, denied};

@@ -212,6 +212,11 @@ impl Inspector {
         self.connections.iter().any(|c| c.handshake.is_read())
     }
 
+    /// Whether pieces of a hello are held back that is not complete.
+    pub fn is_waiting(&self) -> bool {
+        self.connections.iter().any(|c| !c.pieces.is_empty())
+    }
+
     /// The earlier datagrams of the hello that was read last, in order, now that it is permitted: they go first.
     pub fn released(&mut self) -> Vec<Vec<u8>> {
         if let Some(connection) = self.connections.last_mut() {

@@ -41,13 +41,21 @@ impl Hearing {
         let inspector = self.inspector.as_ref();
         inspector.is_some_and(Inspector::has_connections)
     }
+
+    /// Whether a hello was begun and not ended.
+    pub fn is_unfinished(&self) -> bool {
+        let inspector = self.inspector.as_ref();
+        inspector.is_some_and(Inspector::is_waiting)
+    }
 }
 
-/// Reads until the first datagrams are known for what they are; `None` when there are none that go anywhere.
+/// Reads until the first datagrams are known for what they are; `None` when there are none that go anywhere. `dropped`
+/// hears of each that goes nowhere by itself.
 pub(super) async fn hear(
     inbox: &mut mpsc::Receiver<Held>,
     due: Instant,
     claims: Claims,
+    dropped: impl Fn(&'static str),
 ) -> Option<First> {
     let mut first = First {
         datagrams: Vec::new(),
@@ -59,7 +67,7 @@ pub(super) async fn hear(
             break;
         };
         match first.inspector.look(&held.bytes) {
-            Look::Drop(why) => tracing::debug!(why, "a datagram was dropped"),
+            Look::Drop(why) => dropped(why),
             Look::Need => first.look = Look::Need,
             // beside half a hello: early data
             Look::Middle if first.look == Look::Need => first.datagrams.push(held.bytes),

@@ -205,7 +205,11 @@ impl Moving<'_> {
         match inspector.look(bytes) {
             look if past.forbids(&look) => self.judge(&Evidence::TlsMalformed, None),
             Look::Pass | Look::Middle | Look::NotQuic => self.send_up(bytes),
-            Look::Need | Look::Drop(_) => Ok(()),
+            Look::Need => Ok(()),
+            Look::Drop(why) => {
+                self.session.dropped(&self.flow.intent, why);
+                Ok(())
+            }
             Look::Malformed(_) => self.judge(&Evidence::TlsMalformed, None),
             Look::Hello(hello) => {
                 let name = hello.name.clone();

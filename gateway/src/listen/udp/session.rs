@@ -56,7 +56,9 @@ impl Session {
                 self.sessions.handshakes.clone(),
                 self.origin.network.id.clone(),
             );
-            let first = hear(&mut inbox, due, claims).await.ok_or(Unreached::Gone)?;
+            let dropped = |why| self.dropped(&intent, why);
+            let first = hear(&mut inbox, due, claims, dropped);
+            let first = first.await.ok_or(Unreached::Gone)?;
             let dialled = self.reach(&mut intent, &first).await?;
             Ok((first, dialled))
         };
@@ -71,6 +73,13 @@ impl Session {
                 );
             }
         }
+    }
+
+    /// Writes that a datagram of the sandbox's went nowhere; the journal folds what is alike.
+    pub(super) fn dropped(&self, intent: &Intent, why: &'static str) {
+        tracing::debug!(why, "a datagram was dropped");
+        let denial = plain_denial(Reason::TlsMalformed);
+        self.origin.record_denial(intent, &denial, None);
     }
 
     /// The server as the sandbox calls it and as it was dialled: it may come by another name.
@@ -162,6 +171,9 @@ impl Session {
             Ok(()) => moving.relay(first, inbox).await,
             Err(denial) => End::Cause(denial.reason),
         };
+        if moving.heard.is_unfinished() && !matches!(end, End::Denied(_)) {
+            self.dropped(&flow.intent, "a hello without an end");
+        }
         let is_cut = matches!(end, End::Cause(Reason::PolicySuperseded));
         if moving.heard.is_quic() {
             let (sessions, now) = (&self.sessions, std::time::Instant::now());
