@@ -116,7 +116,15 @@ fn folders(config: &Config, purge: bool) -> Vec<PathBuf> {
     let deep = |folder: &&PathBuf| {
         folder.components().count() > 2 && folder.is_dir() && !folder.is_symlink()
     };
-    run.into_iter().chain(state).filter(deep).cloned().collect()
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for folder in run.into_iter().chain(state).filter(deep) {
+        // what lies below another goes with it
+        if folders.iter().all(|outer| !folder.starts_with(outer)) {
+            folders.retain(|inner| !inner.starts_with(folder));
+            folders.push(folder.clone());
+        }
+    }
+    folders
 }
 
 fn remove(leftover: &Leftover, config: &Config) -> std::io::Result<()> {

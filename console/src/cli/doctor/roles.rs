@@ -1,6 +1,8 @@
 //! Whether gateway and runner answer, and what the gateway says about itself.
 
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use gateway::control::Client;
 use gateway::control::api::SelftestDone;
@@ -8,6 +10,9 @@ use gateway::control::api::SelftestDone;
 use super::{Check, State};
 use crate::cli::wait;
 use crate::config::Config;
+
+/// A console is on this machine, or it is slow.
+const CONSOLE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The newest outcome of the escape suite.
 fn selftest(newest: Option<&SelftestDone>) -> Check {
@@ -95,7 +100,26 @@ pub fn checks(config: &Config) -> Vec<Check> {
             "`sallyport up`, or let `sallyport run` start it",
         ),
     });
+    checks.extend(console(config));
     checks
+}
+
+/// The console, where there is one: it is no part of a machine that only runs sandboxes.
+fn console(config: &Config) -> Option<Check> {
+    let (listen, state) = (config.console.listen, &config.console.state_dir);
+    match TcpStream::connect_timeout(&listen, CONSOLE_PATIENCE) {
+        Ok(_) => Some(Check::ok(
+            "console",
+            format!("something answers at {listen}"),
+        )),
+        Err(_) if !state.exists() => None,
+        Err(error) => Some(Check::not(
+            "console",
+            State::Remark,
+            format!("nothing answers at {listen}: {error}"),
+            "`sallyport console` starts it",
+        )),
+    }
 }
 
 /// Policy sources: what is refused or outdated, and branches that did not simply grow.

@@ -5,7 +5,7 @@ use owo_colors::OwoColorize;
 
 use super::super::what::shorten;
 use super::model::{Model, Row};
-use crate::show::{bytes, clean};
+use crate::show::{bytes, clean, count};
 
 /// Columns before the names.
 const LEFT: usize = 78;
@@ -21,9 +21,9 @@ pub fn frame(model: &Model, trouble: Option<&str>, columns: usize) -> Vec<String
     let rows = model.rows();
     let sum = |of: fn(&Row) -> u64| rows.iter().map(|r| of(r)).fold(0, u64::saturating_add);
     let mut lines = vec![format!(
-        "{} networks, {} flows, {}/s up, {}/s down, {} denied",
-        rows.len(),
-        rows.iter().map(|r| r.flows).sum::<usize>(),
+        "{}, {}, {}/s up, {}/s down, {} denied",
+        count(rows.len(), "network"),
+        count(rows.iter().map(|r| r.flows).sum::<usize>(), "flow"),
         bytes(sum(|r| r.rate[0])),
         bytes(sum(|r| r.rate[1])),
         sum(|r| r.denied_now),
@@ -122,7 +122,7 @@ mod tests {
         );
         let lines = plain(&frame(&model, None, 120));
         assert!(
-            lines[0].starts_with("1 networks, 2 flows, ") && lines[0].ends_with("12 denied"),
+            lines[0].starts_with("1 network, 2 flows, ") && lines[0].ends_with("12 denied"),
             "{}",
             lines[0]
         );
