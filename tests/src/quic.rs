@@ -126,10 +126,13 @@ async fn in_time<T>(what: impl Future<Output = Result<T, String>>) -> Result<T, 
         .map_err(|_| "no answer".to_owned())?
 }
 
+/// What a packet of every path carries of a datagram: a larger one is cut, and pieces leave no sandbox.
+const MOST: usize = 1400;
+
 /// The hello of a client that asks for this name, cut into Initial packets of this handshake at these places; each a
-/// datagram of its own. As a sandbox would make them that wants something else than a connection.
+/// datagram of its own that fits a packet. As a sandbox would make them that wants something else than a connection.
 pub fn initials(authority: &Authority, name: &str, id: [u8; 8], cuts: &[usize]) -> Vec<Vec<u8>> {
-    let mut tls = (*authority.client()).clone();
+    let mut tls = authority.small_client();
     tls.alpn_protocols = vec![b"h3".to_vec()];
     let name = ServerName::try_from(name.to_owned()).expect("a server name");
     // the only parameter that servers insist on: initial_source_connection_id (RFC 9000 18.2)
@@ -147,7 +150,9 @@ pub fn initials(authority: &Authority, name: &str, id: [u8; 8], cuts: &[usize]) 
         frames.extend(varint(begin));
         frames.extend(varint(end - begin));
         frames.extend(&hello[begin..end]);
-        packets.push(seal(id, u8::try_from(number).expect("few"), frames));
+        let packet = seal(id, u8::try_from(number).expect("few"), frames);
+        assert!(packet.len() <= MOST, "a hello of {} octets", hello.len());
+        packets.push(packet);
         begin = end;
     }
     packets

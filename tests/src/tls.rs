@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::kx_group::X25519;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -76,14 +77,24 @@ impl Authority {
 
     /// A client configuration that trusts this root only.
     pub fn client(&self) -> Arc<ClientConfig> {
+        Arc::new(self.client_by(provider()))
+    }
+
+    /// The same without the post-quantum key share: its hello fits one packet.
+    pub fn small_client(&self) -> ClientConfig {
+        let mut provider = CryptoProvider::clone(&provider());
+        provider.kx_groups = vec![X25519];
+        self.client_by(Arc::new(provider))
+    }
+
+    fn client_by(&self, provider: Arc<CryptoProvider>) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.clone()).expect("root");
-        let config = ClientConfig::builder_with_provider(provider())
+        ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("TLS versions")
             .with_root_certificates(roots)
-            .with_no_client_auth();
-        Arc::new(config)
+            .with_no_client_auth()
     }
 
     /// One HTTP request through TLS; the whole answer, or how it failed.
