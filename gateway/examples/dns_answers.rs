@@ -167,6 +167,7 @@ fn network(dir: &std::path::Path) -> Arc<Network> {
         leases: Leases::open(&dir.join("leases"), pools, "w").unwrap(),
         ledger: Ledger::new(&limits, Used::default()),
         flows: FlowTable::default(),
+        connections: gateway::network::ended::EndedConnections::default(),
         recent: gateway::network::recent::Recent::default(),
         adopted: std::sync::OnceLock::new(),
         ended: tokio_util::sync::CancellationToken::new(),

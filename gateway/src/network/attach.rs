@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Network;
 use super::allot::{AllotError, Allotted, PROBES, Whose};
+use super::ended::EndedConnections;
 use super::flows::FlowTable;
 use super::join::may_join;
 use super::recent::Recent;
@@ -199,6 +200,7 @@ impl Registry {
             leases,
             ledger: Ledger::new(&composed.snapshot.limits(), state.used),
             flows: FlowTable::default(),
+            connections: EndedConnections::default(),
             recent: Recent::default(),
             adopted: OnceLock::new(),
             ended: CancellationToken::new(),

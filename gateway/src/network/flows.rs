@@ -10,6 +10,8 @@ use netpolicy::reason::Reason;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use super::ended::Server;
+
 /// Which door a flow came through.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -80,6 +82,18 @@ impl Flow {
     pub fn end(&self, cause: Reason) {
         let _ = self.cause.set(cause);
         self.cut.cancel();
+    }
+
+    /// Where it leads, as the sandbox says and as it was dialled.
+    pub fn server(&self) -> Server {
+        [self.destination, self.upstream]
+    }
+
+    /// Whether it is a session that said a hello of QUIC.
+    pub fn is_quic(&self) -> bool {
+        let evidence = self.evidence.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_hello = |said: &Evidence| matches!(said, Evidence::Tls { .. });
+        self.door == Door::Udp && evidence.iter().any(is_hello)
     }
 
     /// Why it was ended from outside, if it was.

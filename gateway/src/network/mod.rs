@@ -6,6 +6,7 @@ mod adopt;
 pub mod allot;
 mod attach;
 mod detach;
+pub mod ended;
 pub mod flows;
 pub mod instance;
 pub mod join;
@@ -38,6 +39,7 @@ use crate::limits::Ledger;
 use crate::member::Membership;
 use crate::resolve::Leases;
 use crate::resolve::upstream::Scope;
+use ended::EndedConnections;
 use flows::FlowTable;
 use recent::Recent;
 
@@ -87,6 +89,8 @@ pub struct Network {
     pub ledger: Ledger,
     /// Live flows.
     pub flows: FlowTable,
+    /// Servers with which its QUIC connections ended.
+    pub connections: EndedConnections,
     /// What was denied last.
     pub recent: Recent,
     /// When this gateway took it over from an earlier one, whose flows it knows nothing of.

@@ -7,6 +7,7 @@
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use netpolicy::decide::{
     Connect, Direction, Evidence, Snapshot, decide_bytes, decide_connect, judges_each_request,
@@ -15,6 +16,7 @@ use netpolicy::ids::UnixSeconds;
 use netpolicy::reason::Reason;
 
 use super::Network;
+use super::ended::Ending;
 use super::flows::Flow;
 
 /// Whether a flow would be permitted as it is now.
@@ -43,14 +45,20 @@ pub fn still_permitted(snapshot: &Snapshot, flow: &Flow, now: UnixSeconds) -> bo
 }
 
 /// Cuts the flows of a network that its policy no longer permits; returns how many.
+///
+/// A connection's server is known as cut before its session ends: nothing of it may begin another one between the two.
 pub fn cut_forbidden(network: &Network, now: UnixSeconds) -> usize {
     let live = network.live.load();
     let forbidden = |flow: &&std::sync::Arc<Flow>| {
         !flow.cut.is_cancelled() && !still_permitted(&live.snapshot, flow, now)
     };
+    let cut = |flow: &std::sync::Arc<Flow>| {
+        if flow.is_quic() {
+            let ended = &network.connections;
+            ended.add(Ending::Cut, flow.server(), Instant::now());
+        }
+        flow.end(Reason::PolicySuperseded);
+    };
     let all = network.flows.all();
-    all.iter()
-        .filter(forbidden)
-        .map(|flow| flow.end(Reason::PolicySuperseded))
-        .count()
+    all.iter().filter(forbidden).map(cut).count()
 }

@@ -182,6 +182,7 @@ impl Lab {
             leases: Leases::open(&self.leases_path(last), pools(), "w").unwrap(),
             ledger: Ledger::new(&limits, Used::default()),
             flows: FlowTable::default(),
+            connections: gateway::network::ended::EndedConnections::default(),
             recent: gateway::network::recent::Recent::default(),
             adopted: std::sync::OnceLock::new(),
             ended: tokio_util::sync::CancellationToken::new(),

@@ -308,6 +308,7 @@ fn attach(ctx: &Context, dir: &std::path::Path, policy: &str, v4: Ipv4Addr) -> A
         ledger: Ledger::new(&live.snapshot.limits(), Used::default()),
         live: ArcSwap::from_pointee(live),
         flows: FlowTable::default(),
+        connections: gateway::network::ended::EndedConnections::default(),
         recent: gateway::network::recent::Recent::default(),
         adopted: std::sync::OnceLock::new(),
         ended: tokio_util::sync::CancellationToken::new(),

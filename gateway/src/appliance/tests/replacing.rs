@@ -4,7 +4,10 @@ use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use netpolicy::decide::Evidence;
+
 use super::lab::*;
+use crate::network::flows::{Door, FlowFacts};
 use crate::record::Entry;
 
 #[test]
@@ -98,4 +101,37 @@ fn a_hundred_replacements_never_let_a_denied_flow_through() {
     sandbox.echoes(FAR).unwrap();
     let view = lab.block(async |c| c.network(&sandbox.view.id).await.unwrap());
     assert_eq!(view.generation.0, 101);
+}
+
+#[test]
+fn a_server_is_known_as_cut_when_the_connection_with_it_is() {
+    let lab = Lab::started();
+    let sandbox = lab.attach(&far_only());
+    let _stream = sandbox.echoes(FAR).unwrap();
+    let network = lab.within().ctx.networks.by_id(&sandbox.view.id).unwrap();
+    let like = network.flows.all().remove(0);
+    // a session of QUIC whose task is late: nobody but the cut says that it ended
+    let guard = network.flows.open(FlowFacts {
+        door: Door::Udp,
+        source: like.source,
+        destination: like.destination,
+        upstream: like.upstream,
+        intent: like.intent.clone(),
+        ground: like.ground.clone(),
+        opened_ms: like.opened_ms,
+    });
+    let hello = Evidence::Tls { name: None };
+    guard.flow.evidence.lock().unwrap().push(hello);
+    let is_known = || {
+        let server = guard.flow.server();
+        network
+            .connections
+            .known(server, &mut None, Instant::now())
+            .cut
+    };
+    assert!(!is_known());
+    let none = document("policy: nothing\nnetwork: none\n");
+    let replaced = lab.block(async |c| c.replace_policy(&sandbox.view.id, &none).await.unwrap());
+    assert_eq!(replaced.cut, 2);
+    assert!(guard.flow.cut.is_cancelled() && is_known());
 }

@@ -13,6 +13,7 @@ use super::cut::Past;
 use crate::detect::Hello;
 use crate::detect::quic::{Claims, Inspector, Look};
 use crate::listen::sessions::Held;
+use crate::network::ended::Answer;
 
 /// The first datagrams and what they are.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub(super) struct Hearing {
     pub said: Vec<Evidence>,
     /// Whether names are judged here, and under which policy that was asked.
     pub judged: Option<(Generation, bool)>,
+    /// What was known last of connections with this server.
+    pub answer: Option<Answer>,
 }
 
 impl Hearing {

@@ -50,10 +50,6 @@ pub(crate) struct Sessions {
     errors: Arc<Errors>,
     /// Handshakes of QUIC that any session began.
     handshakes: Arc<Known>,
-    /// Servers with which a newer policy ended a connection, and those with which one ended otherwise. Apart, so that
-    /// connections that a sandbox ends itself push nothing out that was cut.
-    cut: cut::Cut,
-    ended: cut::Cut,
     register: Arc<Register>,
 }
 
@@ -69,8 +65,6 @@ pub fn serve_udp(
         ns,
         errors,
         handshakes: Arc::default(),
-        cut: cut::Cut::default(),
-        ended: cut::Cut::default(),
         register: Arc::default(),
     });
     for door in doors {

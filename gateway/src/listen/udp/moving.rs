@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netpolicy::decide::Evidence;
 use netpolicy::reason::Reason;
@@ -17,7 +17,7 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
-use super::cut::Past;
+use super::cut::{Past, is_young};
 use super::hearing::{First, Hearing};
 use super::session::Session;
 use crate::detect::quic::{Inspector, Look};
@@ -146,10 +146,13 @@ impl Moving<'_> {
     /// What is known of connections of this network with this server. Where no name could be denied, one that was not
     /// cut may as well go on.
     fn past(&mut self) -> Past {
-        let (is_cut, doubted) = self.session.came_before(self.flow.upstream);
-        if is_cut {
+        let (network, now) = (&self.session.origin.network, Instant::now());
+        let (server, last) = (self.flow.server(), &mut self.heard.answer);
+        let known = network.connections.known(server, last, now);
+        if known.cut {
             return Past::Cut;
         }
+        let doubted = known.other || is_young(network.adopted.get().copied(), now);
         if doubted && self.judges_names() {
             return Past::Unknown;
         }

@@ -13,7 +13,6 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::Sessions;
-use super::cut::{Cut, Server, is_young};
 use super::hearing::{First, Hearing, hear};
 use super::moving::Moving;
 use crate::detect::quic::Claims;
@@ -22,7 +21,7 @@ use crate::kernel::sessions::{Cutting, reply_socket};
 use crate::listen::flow::{Origin, Unreached, open, record_end, record_unreached};
 use crate::listen::route::{Route, route};
 use crate::listen::sessions::{Held, Meter, Place, opened, trouble_of};
-use crate::listen::tcp::canonical;
+use crate::network::ended::Ending;
 use crate::relay::{End, Notes, plain_denial};
 use crate::uplink::datagrams::DialledDatagrams;
 
@@ -80,22 +79,6 @@ impl Session {
         tracing::debug!(why, "a datagram was dropped");
         let denial = plain_denial(Reason::TlsMalformed);
         self.origin.record_denial(intent, &denial, None);
-    }
-
-    /// The server as the sandbox calls it and as it was dialled: it may come by another name.
-    fn servers(&self, upstream: SocketAddr) -> [Server; 2] {
-        let id = &self.origin.network.id;
-        [self.origin.destination, upstream].map(|address| (id.clone(), canonical(address)))
-    }
-
-    /// Whether a newer policy cut a connection of this network with this server, and whether another could go on.
-    pub(super) fn came_before(&self, upstream: SocketAddr) -> (bool, bool) {
-        let now = std::time::Instant::now();
-        let servers = self.servers(upstream);
-        let known = |cut: &Cut| servers.iter().any(|server| cut.has(server, now));
-        let adopted = self.origin.network.adopted.get().copied();
-        let doubted = is_young(adopted, now) || known(&self.sessions.ended);
-        (known(&self.sessions.cut), doubted)
     }
 
     /// Decides with what was heard, and opens both sockets. Nothing is sent.
@@ -174,17 +157,13 @@ impl Session {
         if moving.heard.is_unfinished() && !matches!(end, End::Denied(_)) {
             self.dropped(&flow.intent, "a hello without an end");
         }
-        let is_cut = matches!(end, End::Cause(Reason::PolicySuperseded));
         if moving.heard.is_quic() {
-            let (sessions, now) = (&self.sessions, std::time::Instant::now());
-            let known = if is_cut {
-                &sessions.cut
-            } else {
-                &sessions.ended
+            let ending = match &end {
+                End::Cause(Reason::PolicySuperseded) => Ending::Cut,
+                _ => Ending::Other,
             };
-            for server in self.servers(flow.upstream) {
-                known.add(server, now);
-            }
+            let ended = &origin.network.connections;
+            ended.add(ending, flow.server(), std::time::Instant::now());
         }
         let mut notes = moving.notes;
         notes.datagrams = Some(moving.meter.count);
