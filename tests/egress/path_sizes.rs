@@ -179,6 +179,85 @@ fn a_sandbox_with_a_smaller_link_loses_nothing_of_a_stream() {
     }
 }
 
+/// How many datagrams of a family were put together from pieces in this namespace.
+fn put_together(sandbox: &Sandbox, to: &str) -> u64 {
+    let counter = if ip(to).is_ipv4() {
+        "IpReasmOKs"
+    } else {
+        "Ip6ReasmOKs"
+    };
+    let out = sandbox.namespace().exec(&["nstat", "-asz", counter]);
+    let text = String::from_utf8(out.stdout).expect("text");
+    let line = text.lines().find(|line| line.starts_with(counter));
+    let count = line.and_then(|line| line.split_whitespace().nth(1));
+    count.expect("the counter").parse().expect("a number")
+}
+
+/// Answers of 1,400 octets come, in pieces or whole.
+fn answered(sandbox: &Sandbox, to: &str, in_pieces: bool) {
+    eventually("an answer in the size of the link", || {
+        let before = put_together(sandbox, to);
+        let length = sandbox.run(|| {
+            let any = if ip(to).is_ipv4() {
+                "0.0.0.0:0"
+            } else {
+                "[::]:0"
+            };
+            let client = socket(any);
+            let limit = Some(Duration::from_millis(200));
+            client.set_read_timeout(limit).expect("limit");
+            client.send_to(b"?", SocketAddr::new(ip(to), PORT)).ok()?;
+            client.recv(&mut [0; 2_048]).ok()
+        })?;
+        assert_eq!(length, 1_400, "{to}");
+        ((put_together(sandbox, to) > before) == in_pieces).then_some(())
+    });
+}
+
+#[test]
+fn a_sandbox_with_a_smaller_link_gets_large_datagrams_in_pieces() {
+    let lab = Lab::builder().gateway_only().start();
+    let _far = Far::new(&lab);
+    let sandbox = lab.sandbox(policies::INTERNET);
+    let denied = lab.sandbox(policies::NONE);
+    let refused = || {
+        denied.run(|| {
+            FAR.map(|to| {
+                let any = if ip(to).is_ipv4() {
+                    "0.0.0.0:0"
+                } else {
+                    "[::]:0"
+                };
+                let client = socket(any);
+                client
+                    .connect(SocketAddr::new(ip(to), PORT))
+                    .expect("connect");
+                client.send(b"?").expect("send");
+                client.recv(&mut [0; 16]).map_err(|e| e.kind())
+            })
+        })
+    };
+    let refusal = [(); 2].map(|()| Err(std::io::ErrorKind::ConnectionRefused));
+    for to in FAR {
+        answered(&sandbox, to, false);
+    }
+    for namespace in [sandbox.namespace(), denied.namespace()] {
+        namespace.ip(&["link set eth0 mtu 1280"]);
+    }
+    for to in FAR {
+        answered(&sandbox, to, true);
+    }
+    assert_eq!(refused(), refusal, "its denied twin");
+    // and whole again on a link that was widened
+    sandbox.namespace().ip(&["link set eth0 mtu 1500"]);
+    for to in FAR {
+        answered(&sandbox, to, false);
+    }
+    // IPv6 does not go over such a link at all
+    sandbox.namespace().ip(&["link set eth0 mtu 600"]);
+    answered(&sandbox, FAR[0], true);
+}
+
 #[test]
 fn a_client_that_asks_hears_the_size_of_a_path_beyond_the_link() {
     let lab = Lab::builder().gateway_only().start();

@@ -25,7 +25,7 @@ const NAT64: Duration = Duration::from_mins(5);
 /// Live flows are decided again for this long after something changed.
 const SWEEP: Duration = crate::network::lapse::DIALS;
 /// Every so many seconds each sandbox's namespace is looked into; a look costs a millisecond a sandbox.
-const STRANGERS: u32 = 10;
+const LOOK_INSIDE: u32 = 10;
 
 /// Follows the resolvers, and learns NAT64 prefixes through them.
 pub fn resolvers(ctx: &Context, config: &GatewayConfig) {
@@ -144,7 +144,7 @@ impl Floors {
 }
 
 /// Each second: budgets, floors, and flows that were being opened while something changed; now and then, whether a
-/// sandbox got a second network.
+/// sandbox got a second network or a smaller link.
 pub async fn house(registry: Arc<Registry>, posture: Arc<Posture>, mut floors: Floors) {
     let mut tick = tokio::time::interval(PERSIST);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -154,15 +154,15 @@ pub async fn house(registry: Arc<Registry>, posture: Arc<Posture>, mut floors: F
         tick.tick().await;
         let (networks, posture) = (registry.clone(), posture.clone());
         let sweep = Instant::now() < sweeping_until;
-        let strangers = count % STRANGERS == STRANGERS - 1;
+        let inside = count % LOOK_INSIDE == LOOK_INSIDE - 1;
         let work = tokio::task::spawn_blocking(move || {
             networks.persist();
             let changed = floors.look(&networks, &posture);
             if sweep {
                 networks.sweep();
             }
-            if strangers {
-                networks.evict_strangers();
+            if inside {
+                networks.look_inside();
             }
             (floors, changed)
         });

@@ -15,10 +15,10 @@ use netpolicy::ruleset::{Element, InterfaceName};
 use super::backend::Backend;
 use super::enforcer::Enforcer;
 use super::error::KernelError;
-use super::links::{self, Pair, Wired};
+use super::links::{self, Pair};
 use super::members::{Member, State};
 use super::netns::{Ns, NsId, route_here};
-use super::{cutting, inspect, sysctl};
+use super::{cutting, inside, inspect, sysctl};
 use crate::member::Membership;
 
 /// A network to be attached.
@@ -145,6 +145,7 @@ impl Enforcer {
                 v6,
                 sandbox: None,
                 membership,
+                fitted: None,
             },
         )
     }
@@ -169,28 +170,6 @@ impl Enforcer {
             enforcer: self.clone(),
             link: link.clone(),
         })
-    }
-
-    /// Looks into an attached sandbox's namespace for interfaces that are not ours: without one there is no other way
-    /// out, because every route leads over an interface.
-    ///
-    /// A gateway that adopted the network holds no descriptor of the namespace; it looks through the link.
-    pub fn stranger_in(&self, link: &InterfaceName) -> Result<Option<String>, KernelError> {
-        let found = self
-            .state()
-            .members
-            .get(link)
-            .map(|m| (m.index, m.sandbox.as_ref().map(Ns::duplicate)));
-        match found {
-            Some((_, Some(sandbox))) => {
-                sandbox?.route(|handle| async move { links::stranger(&handle, Wired::Yes).await })
-            }
-            Some((index, None)) => self
-                .inner
-                .ns
-                .route(move |handle| async move { links::stranger_behind(&handle, index).await }),
-            None => Ok(None),
-        }
     }
 
     /// Links in the namespace, attached or left by an earlier gateway.
@@ -239,9 +218,7 @@ impl Enforcer {
     /// Checks the sandbox's namespace and makes the pair. Nothing is left on failure.
     fn make(&self, link: &InterfaceName, pair: &Pair, sandbox: &Ns) -> Result<u32, KernelError> {
         sandbox.run(|| {
-            let stranger =
-                route_here(|handle| async move { links::stranger(&handle, Wired::No).await })?;
-            match stranger {
+            match route_here(|handle| async move { inside::occupant(&handle).await })? {
                 Some(name) => Err(KernelError::OccupiedNamespace { name }),
                 None => sysctl::open_sandbox(),
             }
@@ -286,6 +263,7 @@ impl Enforcer {
                 v6: pair.v6,
                 sandbox: Some(sandbox),
                 membership,
+                fitted: Some(self.inner.config.mtu),
             },
         )?;
         Ok(Attached {

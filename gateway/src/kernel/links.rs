@@ -11,13 +11,13 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags};
 use netlink_packet_route::link::{InfoData, InfoVeth, LinkAttribute, State};
-use netlink_packet_route::route::RouteScope;
+use netlink_packet_route::route::{RouteAttribute, RouteMetric, RouteScope};
 use netpolicy::ruleset::InterfaceName;
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
 
 use super::error::{Act, KernelError, Mismatch};
 use super::policy_routing::present;
-use super::survey::{self, links_and_addresses};
+use super::survey::links_and_addresses;
 
 /// Name of the link inside the sandbox.
 pub const INNER: &str = "eth0";
@@ -122,6 +122,27 @@ pub async fn furnish_outer(handle: &Handle, index: u32, pair: &Pair) -> Result<(
         .act(format!("adding the route to {}", pair.v6))?;
     neighbour(handle, index, pair.v4.into(), &pair.inner_mac()).await?;
     neighbour(handle, index, pair.v6.into(), &pair.inner_mac()).await
+}
+
+/// Has the kernel cut what it sends to the sandbox to packets of this size (`ip route replace ADDRESS dev LINK mtu SIZE`);
+/// `None` is the link's own. Inside the gateway namespace.
+pub async fn fit(
+    handle: &Handle,
+    index: u32,
+    pair: &Pair,
+    (four, six): (Option<u32>, Option<u32>),
+) -> Result<(), KernelError> {
+    let metrics =
+        |mtu: Option<u32>| mtu.map(|m| RouteAttribute::Metrics(vec![RouteMetric::Mtu(m)]));
+    let mut to4 = on_link4(index, pair.v4).pref_source(pair.service4).build();
+    to4.attributes.extend(metrics(four));
+    let mut to6 = on_link6(index, pair.v6).build();
+    to6.attributes.extend(metrics(six));
+    for (route, to) in [(to4, IpAddr::V4(pair.v4)), (to6, IpAddr::V6(pair.v6))] {
+        let replaced = handle.route().add(route).replace().execute().await;
+        replaced.act(format!("fitting the route to {to}"))?;
+    }
+    Ok(())
 }
 
 /// Brings the loopback of a namespace up.
@@ -233,66 +254,6 @@ async fn read_back(handle: &Handle, pair: &Pair) -> Result<(), KernelError> {
         }
     }
     Ok(())
-}
-
-/// The first configured interface other than `lo` and, if `wired`, our own: one that is up or has an address.
-/// Unconfigured fallback tunnels (`tunl0`, `sit0`) exist in every namespace and do not count.
-pub async fn stranger(handle: &Handle, wired: Wired) -> Result<Option<String>, KernelError> {
-    let (links, addresses) = links_and_addresses(handle).await?;
-    Ok(links
-        .into_iter()
-        .filter(|link| link.name != "lo" && !(wired == Wired::Yes && link.name == INNER))
-        // An unconfigured `eth0` is in the way too: the name is ours.
-        .find(|link| {
-            link.up || link.name == INNER || addresses.iter().any(|a| a.link == link.index)
-        })
-        .map(|link| link.name))
-}
-
-/// The first interface other than `lo` and our own that is up in the namespace where the other end of a link is.
-///
-/// The kernel numbers that namespace as seen from this one (`IFLA_LINK_NETNSID`) and lists its links on request
-/// (`IFLA_TARGET_NETNSID`); addresses it would list for stricter requests only, and without being up an interface carries
-/// nothing.
-pub async fn stranger_behind(handle: &Handle, index: u32) -> Result<Option<String>, KernelError> {
-    let mut found = handle.link().get().match_index(index).execute();
-    let outer = found.try_next().await.act("looking up a link")?;
-    let number =
-        outer
-            .iter()
-            .flat_map(|link| &link.attributes)
-            .find_map(|attribute| match attribute {
-                LinkAttribute::LinkNetNsId(number) => Some(*number),
-                _ => None,
-            });
-    let Some(number) = number else {
-        return Err(Mismatch::new("the other end of a link", "in a sandbox", "gone").into());
-    };
-    let mut inside = handle.link().get();
-    let attributes = &mut inside.message_mut().attributes;
-    attributes.push(LinkAttribute::IfNetnsId(number));
-    let seen: Vec<_> = inside
-        .execute()
-        .map_ok(|message| survey::link(&message))
-        .try_collect()
-        .await
-        .act("listing the links of a sandbox")?;
-    if !seen.iter().any(|link| link.name == INNER) {
-        return Err(Mismatch::new("the links of a sandbox", INNER, "others only").into());
-    }
-    Ok(seen
-        .into_iter()
-        .find(|link| link.up && link.name != "lo" && link.name != INNER)
-        .map(|link| link.name))
-}
-
-/// Whether a sandbox's namespace has its link already.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wired {
-    /// Before attach.
-    No,
-    /// After.
-    Yes,
 }
 
 /// Deletes a link and with it the inner end; fine when it is gone. Costs 20 to 30 ms.

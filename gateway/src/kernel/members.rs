@@ -79,6 +79,8 @@ pub(super) struct Member {
     pub(super) sandbox: Option<Ns>,
     /// What it is to its siblings.
     pub(super) membership: Option<Membership>,
+    /// The packet size that the routes to it were given last; absent where nobody knows.
+    pub(super) fitted: Option<u32>,
 }
 
 impl Member {

@@ -26,6 +26,7 @@ pub mod error;
 pub mod firewall;
 pub mod icmp;
 pub mod icmp_syn;
+pub mod inside;
 mod inspect;
 mod lanes;
 pub mod limits;

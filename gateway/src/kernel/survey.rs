@@ -29,6 +29,8 @@ pub struct LinkSeen {
     pub up: bool,
     /// Alias: the network's identifier on our own links.
     pub alias: Option<String>,
+    /// The largest packet that it takes, in octets.
+    pub mtu: Option<u32>,
     /// The first setting that is not what links of the gateway namespace must have.
     pub odd: Option<Mismatch>,
 }
@@ -165,11 +167,12 @@ pub async fn links_and_addresses(
 }
 
 pub(super) fn link(message: &LinkMessage) -> LinkSeen {
-    let (mut name, mut alias, mut settings) = (String::new(), None, (None, None));
+    let (mut name, mut alias, mut mtu, mut settings) = (String::new(), None, None, (None, None));
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::IfName(found) => name.clone_from(found),
             LinkAttribute::IfAlias(found) => alias = Some(found.clone()),
+            LinkAttribute::Mtu(found) => mtu = Some(*found),
             LinkAttribute::AfSpecUnspec(families) => settings = device_settings(families),
             _ => {}
         }
@@ -188,6 +191,7 @@ pub(super) fn link(message: &LinkMessage) -> LinkSeen {
         name,
         up,
         alias,
+        mtu,
         odd,
     }
 }

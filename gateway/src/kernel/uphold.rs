@@ -88,8 +88,12 @@ impl Enforcer {
         let members: Vec<_> = self
             .state()
             .members
-            .values()
-            .map(|m| (m.index, self.pair(m.v4, m.v6)))
+            .values_mut()
+            .map(|m| {
+                // a route that is put back fits the whole link
+                m.fitted = None;
+                (m.index, self.pair(m.v4, m.v6))
+            })
             .collect();
         self.inner.ns.route(|handle| async move {
             for (index, pair) in members {

@@ -108,8 +108,9 @@ impl Registry {
         outcome
     }
 
-    /// Ends networks whose sandbox got a second interface: it may have another way out now.
-    pub fn evict_strangers(self: &Arc<Self>) {
+    /// Ends networks whose sandbox got a second interface: it may have another way out now. What is sent to the others is
+    /// made to fit their end of the link.
+    pub fn look_inside(self: &Arc<Self>) {
         let Some(enforcer) = self.parts.firewall.get() else {
             return;
         };
@@ -118,13 +119,20 @@ impl Registry {
             let Ok(link) = network.link.parse() else {
                 continue;
             };
-            let name = match enforcer.stranger_in(&link) {
+            let inside = match enforcer.look_inside(&link) {
+                Ok(Some(inside)) => inside,
                 Ok(None) => continue,
-                Ok(Some(name)) => name,
                 Err(error) => {
                     tracing::warn!(sandbox.id = %network.id, error = &error as &dyn std::error::Error, "a sandbox could not be looked into");
                     continue;
                 }
+            };
+            let Some(name) = inside.stranger else {
+                let fitted = inside.mtu.map_or(Ok(()), |mtu| enforcer.fit(&link, mtu));
+                if let Err(error) = fitted {
+                    tracing::warn!(sandbox.id = %network.id, error = &error as &dyn std::error::Error, "what is sent to a sandbox could not be fitted to its link");
+                }
+                continue;
             };
             tracing::error!(sandbox.id = %network.id, interface = %name.escape_debug(), "a sandbox has a second interface; its network is ended");
             if let Err(error) = self.detach(&network.id, "second_interface") {

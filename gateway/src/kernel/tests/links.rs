@@ -1,6 +1,6 @@
 //! Which namespaces are wired, how fast, and that nothing of a network is left.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,11 @@ use crate::kernel::error::KernelError;
 use crate::kernel::monitor::{Change, Monitor};
 use crate::kernel::netns::NsId;
 use crate::kernel::sockets::Doors;
+
+fn stranger_in(lab: &Lab, link: &str) -> Option<String> {
+    let inside = lab.enforcer.look_inside(&link.parse().unwrap()).unwrap();
+    inside.unwrap().stranger
+}
 
 #[test]
 fn forbidden_namespaces_are_never_wired() {
@@ -69,10 +74,7 @@ fn a_namespace_with_a_way_out_of_its_own_is_refused() {
     }
     assert_eq!(lab.enforcer.live_links().unwrap(), []);
     let sandbox = lab.sandbox(0);
-    assert_eq!(
-        lab.enforcer.stranger_in(&"sp0".parse().unwrap()).unwrap(),
-        None
-    );
+    assert_eq!(stranger_in(&lab, "sp0"), None);
     assert!(
         sandbox
             .exec(
@@ -88,13 +90,7 @@ fn a_namespace_with_a_way_out_of_its_own_is_refused() {
             .status
             .success()
     );
-    assert_eq!(
-        lab.enforcer
-            .stranger_in(&"sp0".parse().unwrap())
-            .unwrap()
-            .as_deref(),
-        Some("late")
-    );
+    assert_eq!(stranger_in(&lab, "sp0").as_deref(), Some("late"));
 }
 
 #[test]
@@ -106,7 +102,7 @@ fn a_gateway_that_adopted_a_network_sees_a_second_interface_in_it_too() {
         lab.enforcer.state().members.remove(&live.link);
         lab.enforcer.adopt(&live, None).unwrap();
     }
-    let stranger = |link: &str| lab.enforcer.stranger_in(&link.parse().unwrap()).unwrap();
+    let stranger = |link: &str| stranger_in(&lab, link);
     assert_eq!((stranger("sp0"), stranger("sp1")), (None, None));
     let ip = |script: &str| {
         let words: Vec<&str> = script.split(' ').collect();
@@ -118,6 +114,49 @@ fn a_gateway_that_adopted_a_network_sees_a_second_interface_in_it_too() {
     assert_eq!(stranger("sp0").as_deref(), Some("late"));
     assert_eq!(stranger("sp1"), None);
     drop(other);
+}
+
+#[test]
+fn what_is_sent_to_a_sandbox_fits_its_end_of_the_link() {
+    let lab = Lab::open();
+    let sandbox = lab.sandbox(0);
+    let link = "sp0".parse().unwrap();
+    let ip = |script: &str| {
+        let words: Vec<&str> = script.split(' ').collect();
+        assert!(sandbox.exec("ip", &words).status.success(), "{script}");
+    };
+    let size_to = |address: IpAddr| {
+        let out = lab.exec("ip", &["route", "get", &address.to_string()]);
+        let text = String::from_utf8(out.stdout).unwrap();
+        let mut words = text.split_whitespace().skip_while(|word| *word != "mtu");
+        words.nth(1).map(str::to_owned)
+    };
+    let fitted = || {
+        let inside = lab.enforcer.look_inside(&link).unwrap().unwrap();
+        lab.enforcer.fit(&link, inside.mtu.unwrap()).unwrap();
+        assert_eq!(lab.enforcer.verify().unwrap(), Ok(()));
+        [v4(0).into(), v6(0).into()].map(size_to)
+    };
+    let sizes = |four: &str, six: &str| [Some(four.to_owned()), Some(six.to_owned())];
+    assert_eq!(fitted(), [None, None]);
+    ip("link set eth0 mtu 1400");
+    assert_eq!(fitted(), sizes("1400", "1400"));
+    // as after a restart
+    for live in lab.enforcer.live_links().unwrap() {
+        lab.enforcer.state().members.remove(&live.link);
+        lab.enforcer.adopt(&live, None).unwrap();
+    }
+    ip("link set eth0 mtu 1300");
+    assert_eq!(fitted(), sizes("1300", "1300"));
+    // so small that an answer would be thousands of packets
+    ip("link set eth0 mtu 68");
+    assert_eq!(fitted(), sizes("576", "1280"));
+    // a repair puts back what the link takes, and the next look fits it again
+    assert!(lab.exec("ip", &["route", "del", &v4(0).to_string()]).status.success());
+    lab.enforcer.repair().unwrap();
+    assert_eq!(fitted(), sizes("576", "1280"));
+    ip("link set eth0 mtu 9000");
+    assert_eq!(fitted(), [None, None]);
 }
 
 #[test]
