@@ -152,7 +152,11 @@ fn what_is_sent_to_a_sandbox_fits_its_end_of_the_link() {
     ip("link set eth0 mtu 68");
     assert_eq!(fitted(), sizes("576", "1280"));
     // a repair puts back what the link takes, and the next look fits it again
-    assert!(lab.exec("ip", &["route", "del", &v4(0).to_string()]).status.success());
+    assert!(
+        lab.exec("ip", &["route", "del", &v4(0).to_string()])
+            .status
+            .success()
+    );
     lab.enforcer.repair().unwrap();
     assert_eq!(fitted(), sizes("576", "1280"));
     ip("link set eth0 mtu 9000");
