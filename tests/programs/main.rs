@@ -9,6 +9,7 @@ mod musl;
 mod packages;
 mod plan;
 mod remote;
+mod resolvers;
 mod runtimes;
 mod servers;
 mod sets;

@@ -1,5 +1,5 @@
-//! The servers that play the internet: nginx, sshd, redis, a small PostgreSQL, git-http-backend and a WebSocket, from
-//! the built tree.
+//! The servers that play the internet: nginx, sshd, redis, a small PostgreSQL, git-http-backend, a WebSocket and
+//! chrony, from the built tree.
 //!
 //! They run in the internet namespace of a lab with process and mount namespaces of their own, and end when this
 //! process lets go of a pipe, however it ends. Failure stance: a server that does not listen in time fails the test.

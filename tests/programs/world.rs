@@ -10,7 +10,9 @@ use lab::topology::{OTHER4, OTHER6, PUBLIC4, PUBLIC6};
 use crate::servers::Servers;
 
 /// Names that policies of these tests permit; all lead to the same servers.
-pub const PERMITTED: [&str; 8] = ["web", "git", "apt", "pip", "npm", "redis", "ssh", "db"];
+pub const PERMITTED: [&str; 9] = [
+    "web", "git", "apt", "pip", "npm", "redis", "ssh", "db", "time",
+];
 
 /// The lab and what runs in it.
 #[derive(Debug)]
