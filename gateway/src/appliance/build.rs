@@ -38,7 +38,8 @@ use crate::policy::Composer;
 use crate::posture::{Cause, Posture};
 use crate::record::Journal;
 use crate::resolve::{LeasePools, Resolver};
-use crate::selftest::Selftest;
+use crate::selftest::kept::Kept;
+use crate::selftest::{Selftest, contained};
 use crate::source::{Following, Sources};
 use crate::tasks::Tasks;
 use crate::uplink::follow::Follower;
@@ -100,7 +101,9 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
     let control = control(&config)?;
     let threads = Threads::start().map_err(files("starting the threads of", &config.control))?;
     let metrics = collectors(&config)?;
-    let selftest = Arc::new(Selftest::new(registry.clone(), ctx.journal.clone()));
+    let kept = Kept::under(&config.state_dir);
+    let selftest = Arc::new(Selftest::new(registry.clone(), ctx.journal.clone(), kept));
+    contained::restore(&selftest, &posture);
     let verbs = Arc::new(Verbs {
         ctx: ctx.clone(),
         registry: registry.clone(),

@@ -424,7 +424,7 @@ impl Verbs {
 
     /// Lets go of what rows of containers sealed for, so that a runner can try again.
     pub fn try_containers_again(&self) -> PostureView {
-        contained::try_again(&self.posture);
+        contained::try_again(&self.selftest, &self.posture);
         self.posture()
     }
 

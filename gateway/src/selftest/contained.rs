@@ -2,15 +2,17 @@
 //!
 //! The gateway touches no engine, so it cannot try these itself and believes whom it lets attach any namespace: such a
 //! user could do worse than to seal. Invariant: after a failed row of a class the gateway does not enforce until a later
-//! report of that class passed, or an operator has it tried again. What was only skipped changes nothing.
+//! report of that class passed, or an operator has it tried again; a gateway that starts anew knows of it ([`super::kept`]).
+//! What was only skipped changes nothing.
 
 use std::sync::Arc;
 
+use super::kept::Failed;
 use super::report::{Check, ContainerReport, SelftestDone, SelftestReport, Variant};
 use super::{Selftest, cause};
 use crate::context::now_ms;
 use crate::control::api::Via;
-use crate::posture::Posture;
+use crate::posture::{Cause, Posture};
 use crate::record::Unwritable;
 
 /// A probe has some thirty rows of two classes.
@@ -65,18 +67,17 @@ pub fn take(
         // sealed first: a record that cannot be written keeps nothing open
         let failed = done.failed > 0 && posture.via() == Via::Link;
         if let (Some(cause), true) = (cause(&of_class), failed) {
-            let mended = "mend the engine, then `sallyport selftest --container` tries it again";
-            posture.hold(
-                holder,
-                &crate::posture::Cause {
-                    hint: mended.to_owned(),
-                    ..cause
-                },
-            );
+            seal(posture, holder, &cause.text);
+            let failed = Failed {
+                class: variant,
+                text: cause.text,
+            };
+            remembered(selftest.kept.put(failed));
         }
         let passed = of_class.passed();
         let kept = selftest.keep_contained(done);
         if passed && kept.is_ok() {
+            remembered(selftest.kept.passed(variant));
             posture.release(holder);
         }
         written = written.and(kept);
@@ -84,8 +85,44 @@ pub fn take(
     written
 }
 
+/// Seals for what rows of containers failed for before this gateway began. Blocks while the kernel's rules change.
+pub fn restore(selftest: &Selftest, posture: &Posture) {
+    if posture.via() != Via::Link {
+        return;
+    }
+    let failed = selftest.kept.all();
+    for (variant, holder) in CLASSES {
+        match &failed {
+            Ok(all) => {
+                if let Some(failed) = all.iter().find(|failed| failed.class == variant) {
+                    seal(posture, holder, &failed.text);
+                }
+            }
+            Err(error) => {
+                let text = format!(
+                    "what selftests in containers failed for before the gateway began cannot be read: {error}"
+                );
+                seal(posture, holder, &text);
+            }
+        }
+    }
+}
+
+fn seal(posture: &Posture, holder: &'static str, text: &str) {
+    let mended = "mend the engine, then `sallyport selftest --container` tries it again";
+    posture.hold(holder, &Cause::new(text, mended));
+}
+
+/// What could not be written down holds for this gateway's life.
+fn remembered(written: std::io::Result<()>) {
+    if let Err(error) = written {
+        tracing::error!(%error, "what a selftest in a container sealed for was not kept for the next start");
+    }
+}
+
 /// Lets go of what rows of containers sealed for, so that a runner can try again.
-pub fn try_again(posture: &Posture) {
+pub fn try_again(selftest: &Selftest, posture: &Posture) {
+    remembered(selftest.kept.forget());
     for (_, holder) in CLASSES {
         posture.release(holder);
     }

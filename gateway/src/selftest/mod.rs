@@ -11,6 +11,7 @@
 mod acts;
 pub mod contained;
 pub mod frames;
+pub mod kept;
 mod programs;
 pub mod report;
 pub mod sandbox;
@@ -30,6 +31,7 @@ use crate::control::api::Via;
 use crate::network::registry::{ChangeError, Registry};
 use crate::posture::{Cause, Posture};
 use crate::record::{Entry, Journal, Unwritable};
+use kept::Kept;
 use report::{SelftestDone, SelftestReport};
 
 /// What was seen: as promised, or not.
@@ -43,6 +45,8 @@ pub const AT_ONCE: Duration = Duration::from_secs(2);
 pub struct Selftest {
     registry: Arc<Registry>,
     journal: Arc<Journal>,
+    /// What rows of containers failed for.
+    kept: Kept,
     newest: Mutex<Option<SelftestDone>>,
     /// What the gate failed for, as long as it fails for the same rows: said once, not each second.
     closed: Mutex<Option<Cause>>,
@@ -55,10 +59,11 @@ pub struct Selftest {
 
 impl Selftest {
     /// Over a gateway's own parts.
-    pub fn new(registry: Arc<Registry>, journal: Arc<Journal>) -> Self {
+    pub fn new(registry: Arc<Registry>, journal: Arc<Journal>, kept: Kept) -> Self {
         Self {
             registry,
             journal,
+            kept,
             newest: Mutex::default(),
             closed: Mutex::default(),
             running: Mutex::default(),

@@ -15,6 +15,7 @@ mod quota;
 mod replacing;
 mod restarts;
 mod selftest;
+mod selftest_contained;
 mod selftest_rows;
 mod shortage;
 mod tampering;
