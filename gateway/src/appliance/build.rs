@@ -101,9 +101,7 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
     let control = control(&config)?;
     let threads = Threads::start().map_err(files("starting the threads of", &config.control))?;
     let metrics = collectors(&config)?;
-    let kept = Kept::under(&config.state_dir);
-    let selftest = Arc::new(Selftest::new(registry.clone(), ctx.journal.clone(), kept));
-    contained::restore(&selftest, &posture);
+    let selftest = selftest(&config, &registry, &ctx, &posture);
     let verbs = Arc::new(Verbs {
         ctx: ctx.clone(),
         registry: registry.clone(),
@@ -134,6 +132,19 @@ pub fn build(config: GatewayConfig) -> Result<Appliance, BuildError> {
         floors,
         locks,
     })
+}
+
+/// The escape suite, sealed for what its containers failed for before.
+fn selftest(
+    config: &GatewayConfig,
+    registry: &Arc<Registry>,
+    ctx: &Context,
+    posture: &Posture,
+) -> Arc<Selftest> {
+    let kept = Kept::under(&config.state_dir);
+    let selftest = Arc::new(Selftest::new(registry.clone(), ctx.journal.clone(), kept));
+    contained::restore(&selftest, posture);
+    selftest
 }
 
 /// Above every number of an earlier life: flows do not begin a million times a second.
