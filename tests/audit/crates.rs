@@ -27,7 +27,7 @@ const LICENCES: [&str; 14] = [
 ];
 
 /// Crates that may stand in the tree twice, each with the reason.
-const TWICE: [(&str, &str); 22] = [
+const TWICE: [(&str, &str); 23] = [
     ("base64", "the engine's client is a version ahead"),
     (
         "bit-set",
@@ -54,6 +54,10 @@ const TWICE: [(&str, &str); 22] = [
     ),
     ("rand_core", "key generation waits for its successor"),
     ("sha2", "comes with digest"),
+    (
+        "signature",
+        "ID tokens are a version ahead of the journal's and the commits' keys",
+    ),
     ("strum", "schedules and tables are a version apart"),
     ("strum_macros", "comes with strum"),
     ("syn", "derive macros of different ages, at build time only"),

@@ -8,7 +8,7 @@ use http::{Request, header};
 use serde::Deserialize;
 
 use super::oidc::{Attempt, Person, ProviderError, challenge, form, json};
-use crate::outbound::{CallError, Outbound};
+use crate::outbound::{CallError, Outbound, Purpose};
 use crate::settings::GitHubSettings;
 
 #[derive(Deserialize)]
@@ -79,7 +79,7 @@ pub async fn person(
         .header(header::ACCEPT, "application/json")
         .body(Bytes::from(fields));
     let request = request.map_err(|_| ProviderError::Answer("address"))?;
-    let tokens: Tokens = json(outbound, request, "token").await?;
+    let tokens: Tokens = json(outbound, (Purpose::Operator, request), "token").await?;
     again(outbound, settings, &tokens.access_token).await
 }
 
@@ -136,7 +136,7 @@ async fn ask<T: serde::de::DeserializeOwned>(
         .body(Bytes::new());
     let request =
         request.map_err(|_| ProviderError::Call(CallError::NoAddress(path.to_owned())))?;
-    json(outbound, request, "account").await
+    json(outbound, (Purpose::Operator, request), "account").await
 }
 
 /// Whether somebody is listed, or in a listed organisation.

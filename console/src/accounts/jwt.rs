@@ -1,33 +1,45 @@
 //! ID tokens: whether a provider made one, for us, for this sign-in, now.
 //!
-//! OpenID Connect Core 3.1.3.7 and RFC 8725: only signatures by the provider's published keys, the algorithm by the key
-//! and never by the token alone, every claim that can be checked is. Failure stance: what is missing is wrong.
+//! OpenID Connect Core 3.1.3.7 and RFC 8725. The library reads the token, checks its signature by the provider's published
+//! keys, and audience, issuer and times; what it leaves to its callers stands here: which algorithms, which keys, the
+//! age, the party, the nonce. Failure stance: what is missing is wrong.
 
-use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents,
-    UnparsedPublicKey,
-};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::errors::{Error, ErrorKind};
+use jsonwebtoken::jwk::{Jwk, KeyAlgorithm, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Clocks differ.
-const LEEWAY: i64 = 60;
-/// A token that was made longer ago was kept by somebody.
-const OLDEST: i64 = 10 * 60;
+use crate::clock::{self, SECOND};
+
+/// Clocks differ, in seconds.
+const LEEWAY: u32 = 60;
+/// A token that was made longer ago was kept by somebody; in seconds.
+const OLDEST: u32 = 10 * 60;
 /// More keys are no key set.
 const MOST_KEYS: usize = 64;
 /// OpenID Connect Core 2.
 const LONGEST_SUBJECT: usize = 255;
+/// Those that need the provider's private key. One with a shared secret would take a published key for the secret.
+const ALGORITHMS: [Algorithm; 9] = [
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::PS256,
+    Algorithm::PS384,
+    Algorithm::PS512,
+    Algorithm::ES256,
+    Algorithm::ES384,
+    Algorithm::EdDSA,
+];
 
 /// Why a token is not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TokenError {
-    /// It is no signed token.
+    /// It is no signed token, or is signed in a way that nobody here knows.
     #[error("the ID token cannot be read")]
     Malformed,
-    /// No algorithm that is taken, or not that of the key.
+    /// No algorithm that is taken.
     #[error("the ID token is signed in a way that is not taken")]
     Algorithm,
     /// No key of the provider's made it.
@@ -39,7 +51,7 @@ pub enum TokenError {
 }
 
 /// A provider's keys (RFC 7517).
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct KeySet {
     keys: Vec<Value>,
 }
@@ -53,29 +65,6 @@ pub struct Expected<'a> {
     pub client: &'a str,
     /// For which sign-in; `None`: it was not made at one (RFC 6749 6).
     pub nonce: Option<&'a str>,
-    /// Now, in seconds.
-    pub now: i64,
-}
-
-#[derive(Deserialize)]
-struct Header {
-    alg: String,
-    kid: Option<String>,
-    crit: Option<Value>,
-}
-
-#[derive(Deserialize)]
-struct Key {
-    kty: String,
-    kid: Option<String>,
-    #[serde(rename = "use")]
-    purpose: Option<String>,
-    alg: Option<String>,
-    crv: Option<String>,
-    n: Option<String>,
-    e: Option<String>,
-    x: Option<String>,
-    y: Option<String>,
 }
 
 /// The claims of a token that fits.
@@ -84,100 +73,87 @@ pub fn verify(
     keys: &KeySet,
     expected: &Expected<'_>,
 ) -> Result<Map<String, Value>, TokenError> {
-    let malformed = TokenError::Malformed;
-    let (signed, signature) = token.rsplit_once('.').ok_or(malformed)?;
-    let (head, body) = signed.split_once('.').ok_or(malformed)?;
-    if body.contains('.') {
-        return Err(malformed);
-    }
-    let header: Header = serde_json::from_slice(&decode(head)?).map_err(|_| malformed)?;
-    if header.crit.is_some() || !matches!(header.alg.as_str(), "RS256" | "ES256" | "EdDSA") {
+    let header = jsonwebtoken::decode_header(token).map_err(|_| TokenError::Malformed)?;
+    if !ALGORITHMS.contains(&header.alg) {
         return Err(TokenError::Algorithm);
     }
-    let signature = decode(signature)?;
-    let fitting = keys.keys.iter().take(MOST_KEYS).filter_map(|key| {
-        // a key of a kind that nobody here knows is no reason to refuse the others
-        let key: Key = serde_json::from_value(key.clone()).ok()?;
-        let named = header.kid.is_none() || key.kid == header.kid;
-        let signs = key
-            .purpose
-            .as_deref()
-            .is_none_or(|purpose| purpose == "sig");
-        let alg = key.alg.as_ref().is_none_or(|alg| *alg == header.alg);
-        (named && signs && alg).then_some(key)
-    });
-    let made = fitting
-        .into_iter()
-        .any(|key| is_signed(&key, &header.alg, signed.as_bytes(), &signature).unwrap_or(false));
-    if !made {
-        return Err(TokenError::Signature);
+    let mut validation = Validation::new(header.alg);
+    validation.leeway = LEEWAY.into();
+    validation.validate_nbf = true;
+    validation.set_issuer(&[expected.issuer]);
+    validation.set_audience(&[expected.client]);
+    validation.set_required_spec_claims(&["iss", "aud", "exp", "sub"]);
+    for key in fitting(keys, &header) {
+        match jsonwebtoken::decode::<Map<String, Value>>(token, &key, &validation) {
+            Ok(read) => {
+                check(&read.claims, expected)?;
+                return Ok(read.claims);
+            }
+            Err(error) => match refusal(&error) {
+                // perhaps the next key's
+                TokenError::Signature => {}
+                other => return Err(other),
+            },
+        }
     }
-    let claims: Map<String, Value> =
-        serde_json::from_slice(&decode(body)?).map_err(|_| malformed)?;
-    check(&claims, expected)?;
-    Ok(claims)
+    Err(TokenError::Signature)
 }
 
-fn decode(part: &str) -> Result<Vec<u8>, TokenError> {
-    URL_SAFE_NO_PAD
-        .decode(part)
-        .map_err(|_| TokenError::Malformed)
-}
-
-/// The key says what it is for; an RSA key checks no HMAC and a curve no RSA.
-fn is_signed(key: &Key, alg: &str, signed: &[u8], signature: &[u8]) -> Option<bool> {
-    let part = |text: &Option<String>| decode(text.as_deref()?).ok();
-    Some(match (alg, key.kty.as_str(), key.crv.as_deref()) {
-        ("RS256", "RSA", _) => {
-            let (n, e) = (part(&key.n)?, part(&key.e)?);
-            let key = RsaPublicKeyComponents { n, e };
-            key.verify(&RSA_PKCS1_2048_8192_SHA256, signed, signature)
-                .is_ok()
-        }
-        ("ES256", "EC", Some("P-256")) => {
-            let point = [vec![4], part(&key.x)?, part(&key.y)?].concat();
-            let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point);
-            key.verify(signed, signature).is_ok()
-        }
-        ("EdDSA", "OKP", Some("Ed25519")) => {
-            let key = UnparsedPublicKey::new(&ED25519, part(&key.x)?);
-            key.verify(signed, signature).is_ok()
-        }
-        _ => false,
+/// The keys that may have made a token, by what they say about themselves.
+fn fitting<'a>(keys: &'a KeySet, header: &'a Header) -> impl Iterator<Item = DecodingKey> + 'a {
+    keys.keys.iter().take(MOST_KEYS).filter_map(|key| {
+        // a key of a kind that nobody here knows is no reason to refuse the others
+        let key: Jwk = serde_json::from_value(key.clone()).ok()?;
+        let said = &key.common;
+        let named = header.kid.is_none() || said.key_id == header.kid;
+        let purpose = said.public_key_use.as_ref();
+        let signs = purpose.is_none_or(|purpose| *purpose == PublicKeyUse::Signature);
+        let alg = said.key_algorithm;
+        let fits = alg.is_none_or(|alg| alg == KeyAlgorithm::from(header.alg));
+        let key = DecodingKey::from_jwk(&key).ok()?;
+        // an RSA key checks no HMAC and a curve no RSA
+        (named && signs && fits && key.family() == header.alg.family()).then_some(key)
     })
 }
 
+fn refusal(error: &Error) -> TokenError {
+    match error.kind() {
+        ErrorKind::MissingRequiredClaim(name) | ErrorKind::InvalidClaimFormat(name) => {
+            let known = ["iss", "aud", "exp", "nbf"];
+            let name = known.into_iter().find(|known| known == name);
+            TokenError::Claim(name.unwrap_or("sub"))
+        }
+        ErrorKind::InvalidIssuer => TokenError::Claim("iss"),
+        ErrorKind::InvalidAudience => TokenError::Claim("aud"),
+        ErrorKind::ExpiredSignature => TokenError::Claim("exp"),
+        ErrorKind::ImmatureSignature => TokenError::Claim("nbf"),
+        ErrorKind::InvalidAlgorithm | ErrorKind::UnsupportedAlgorithm => TokenError::Algorithm,
+        ErrorKind::Json(_) | ErrorKind::InvalidToken | ErrorKind::Base64(_) => {
+            TokenError::Malformed
+        }
+        _ => TokenError::Signature,
+    }
+}
+
+/// What the library leaves to its callers.
 fn check(claims: &Map<String, Value>, expected: &Expected<'_>) -> Result<(), TokenError> {
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
-    let time = |name: &str| claims.get(name).and_then(Value::as_f64);
     let wrong = |name| Err(TokenError::Claim(name));
-    #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 fit")]
-    let (now, leeway, oldest) = (expected.now as f64, LEEWAY as f64, OLDEST as f64);
+    // the library takes a list of issuers, too, if one of them fits
     if text("iss") != Some(expected.issuer) {
         return wrong("iss");
     }
-    let audience: Vec<&str> = match claims.get("aud") {
-        Some(Value::String(one)) => vec![one],
-        Some(Value::Array(many)) => many.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    };
-    if !audience.contains(&expected.client) {
-        return wrong("aud");
-    }
+    let several = claims.get("aud").and_then(Value::as_array);
+    let several = several.is_some_and(|audience| audience.len() > 1);
     let party = claims.get("azp");
-    if (party.is_some() || audience.len() > 1)
-        && party.and_then(Value::as_str) != Some(expected.client)
-    {
+    if (party.is_some() || several) && party.and_then(Value::as_str) != Some(expected.client) {
         return wrong("azp");
     }
-    if time("exp").is_none_or(|exp| exp + leeway < now) {
-        return wrong("exp");
-    }
-    if time("iat").is_none_or(|iat| iat - leeway > now || iat + oldest < now) {
+    #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 fit")]
+    let now = (clock::now() / SECOND) as f64;
+    let made = claims.get("iat").and_then(Value::as_f64);
+    if made.is_none_or(|made| made - f64::from(LEEWAY) > now || made + f64::from(OLDEST) < now) {
         return wrong("iat");
-    }
-    if time("nbf").is_some_and(|nbf| nbf - leeway > now) {
-        return wrong("nbf");
     }
     if expected
         .nonce
@@ -203,6 +179,8 @@ pub fn groups(claims: &Map<String, Value>, name: &str) -> Option<Vec<String>> {
 mod tests {
     use aws_lc_rs::rand::SystemRandom;
     use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use serde_json::json;
 
     use super::*;
@@ -241,11 +219,15 @@ mod tests {
         issuer: "https://idp.example",
         client: "us",
         nonce: Some("n1"),
-        now: 1_000_000,
     };
 
+    /// Seconds from now.
+    fn at(offset: i64) -> i64 {
+        clock::now() / SECOND + offset
+    }
+
     fn claims() -> Value {
-        json!({ "iss": "https://idp.example", "aud": "us", "sub": "7", "nonce": "n1", "iat": 1_000_000, "exp": 1_000_300 })
+        json!({ "iss": "https://idp.example", "aud": "us", "sub": "7", "nonce": "n1", "iat": at(0), "exp": at(300) })
     }
 
     fn header() -> Value {
@@ -267,11 +249,19 @@ mod tests {
             ("aud", json!([])),
             ("aud", json!(["them"])),
             ("azp", json!("them")),
-            ("exp", json!(999_000)),
-            ("exp", json!("1000300")),
-            ("iat", json!(1_000_900)),
-            ("iat", json!(900_000)),
-            ("nbf", json!(1_000_900)),
+            (
+                "iss",
+                json!(["https://idp.example", "https://evil.example"]),
+            ),
+            ("aud", json!({ "us": true })),
+            ("exp", json!(at(-1000))),
+            ("exp", json!(at(300).to_string())),
+            ("exp", json!(-1)),
+            ("exp", Value::Null),
+            ("iat", json!(at(900))),
+            ("iat", json!(at(-100_000))),
+            ("iat", Value::Null),
+            ("nbf", json!(at(900))),
             ("nonce", json!("n2")),
             ("nonce", Value::Null),
             ("sub", json!("")),
@@ -310,14 +300,14 @@ mod tests {
             Err(TokenError::Signature)
         );
         for (header, refusal) in [
-            (json!({ "alg": "none", "kid": "1" }), TokenError::Algorithm),
+            (json!({ "alg": "none", "kid": "1" }), TokenError::Malformed),
             // a public key as the secret of an HMAC
             (json!({ "alg": "HS256", "kid": "1" }), TokenError::Algorithm),
             (json!({ "alg": "RS256", "kid": "1" }), TokenError::Signature),
             (json!({ "alg": "ES256", "kid": "2" }), TokenError::Signature),
             (
                 json!({ "alg": "ES256", "kid": "1", "crit": ["x"] }),
-                TokenError::Algorithm,
+                TokenError::Malformed,
             ),
         ] {
             let token = sign(&ours, &header, &claims());

@@ -4,6 +4,7 @@
 //! handed out once and kept as digests; a password is kept as Argon2id.
 
 pub mod cookie;
+pub mod discovery;
 pub mod github;
 pub mod jwt;
 pub mod names;

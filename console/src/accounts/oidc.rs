@@ -1,7 +1,8 @@
 //! Sign-in by OpenID Connect: discovery, authorization code with PKCE, ID token, groups.
 //!
 //! Documents of the provider are read anew at each sign-in, through the guarded client, and believed only as far as they
-//! name the issuer that the operator has written down. Refuses to own: sessions, users, who may (`api::providers`).
+//! name the issuer that the operator has written down. Refuses to own: sessions, users, who may (`api::providers`), where
+//! the endpoints are ([`super::discovery`]), signatures and claims ([`super::jwt`]).
 
 use bytes::Bytes;
 use http::{Request, header};
@@ -10,9 +11,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use super::discovery::{Discovered, purpose};
 use super::jwt::{self, Expected, KeySet, TokenError};
-use crate::clock::{self, SECOND};
-use crate::outbound::{CallError, Outbound, Purpose};
+use crate::outbound::{CallError, Outbound, Purpose, Refusal};
 use crate::settings::OidcSettings;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -32,6 +33,17 @@ pub enum ProviderError {
     /// What it answers is not what it ought to be.
     #[error("the provider's answer has no usable {0}")]
     Answer(&'static str),
+    /// Its discovery document is another issuer's.
+    #[error("the discovery document names another issuer than `auth.providers.oidc.issuer`")]
+    Issuer,
+    /// Its discovery document leads where nobody is asked.
+    #[error("the discovery document's {endpoint} {why}")]
+    Endpoint {
+        /// The document's word for it.
+        endpoint: &'static str,
+        /// Why nobody is asked there.
+        why: Refusal,
+    },
     /// Its token does not fit.
     #[error(transparent)]
     Token(#[from] TokenError),
@@ -42,20 +54,6 @@ impl ProviderError {
     pub const fn is_refusal(&self) -> bool {
         matches!(self, Self::Status(400 | 401 | 403) | Self::Token(_))
     }
-}
-
-/// Where the provider's endpoints are.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Discovered {
-    issuer: String,
-    authorization_endpoint: String,
-    token_endpoint: String,
-    jwks_uri: String,
-    userinfo_endpoint: Option<String>,
-    #[serde(default)]
-    token_endpoint_auth_methods_supported: Vec<String>,
-    #[serde(default)]
-    authorization_response_iss_parameter_supported: bool,
 }
 
 /// What a sign-in is bound to, beside the browser.
@@ -124,17 +122,17 @@ pub fn form(fields: &[(&str, &str)]) -> String {
 /// Reads an answer that must be JSON.
 pub async fn json<T: DeserializeOwned>(
     outbound: &Outbound,
-    request: Request<Bytes>,
+    (purpose, request): (Purpose, Request<Bytes>),
     what: &'static str,
 ) -> Result<T, ProviderError> {
-    let answer = outbound.call(Purpose::Operator, request, DOCUMENT).await?;
+    let answer = outbound.call(purpose, request, DOCUMENT).await?;
     if !answer.status().is_success() {
         return Err(ProviderError::Status(answer.status().as_u16()));
     }
     serde_json::from_slice(answer.body()).map_err(|_| ProviderError::Answer(what))
 }
 
-fn get(url: &str, bearer: Option<&str>) -> Result<Request<Bytes>, ProviderError> {
+pub(super) fn get(url: &str, bearer: Option<&str>) -> Result<Request<Bytes>, ProviderError> {
     let mut request = Request::get(url).header(header::ACCEPT, "application/json");
     if let Some(token) = bearer {
         request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
@@ -144,29 +142,14 @@ fn get(url: &str, bearer: Option<&str>) -> Result<Request<Bytes>, ProviderError>
         .map_err(|_| ProviderError::Answer("address"))
 }
 
-/// Asks the provider where its endpoints are.
-pub async fn discover(
-    outbound: &Outbound,
-    settings: &OidcSettings,
-) -> Result<Discovered, ProviderError> {
-    let base = settings.issuer.trim_end_matches('/');
-    let url = format!("{base}/.well-known/openid-configuration");
-    let found: Discovered = json(outbound, get(&url, None)?, "discovery document").await?;
-    if found.issuer != settings.issuer {
-        return Err(ProviderError::Answer("issuer"));
-    }
-    Ok(found)
-}
-
 impl Discovered {
-    /// Where a browser is sent. Only a web address: a browser does more with other ones.
+    /// Where a browser is sent. A web address, as its document was found to name: a browser does more with other ones.
     pub fn authorization(
         &self,
         settings: &OidcSettings,
         attempt: &Attempt,
         redirect: &str,
-    ) -> Result<String, ProviderError> {
-        crate::outbound::Target::parse(&self.authorization_endpoint).map_err(CallError::from)?;
+    ) -> String {
         let fields = form(&[
             ("response_type", "code"),
             ("client_id", &settings.client_id),
@@ -182,15 +165,7 @@ impl Discovered {
         } else {
             '?'
         };
-        Ok(format!("{}{joint}{fields}", self.authorization_endpoint))
-    }
-
-    /// Whether the answer came from this provider and no other (RFC 9207).
-    pub fn is_from(&self, issuer: Option<&str>) -> bool {
-        match issuer {
-            Some(issuer) => issuer == self.issuer,
-            None => !self.authorization_response_iss_parameter_supported,
-        }
+        format!("{}{joint}{fields}", self.authorization_endpoint)
     }
 
     async fn tokens(
@@ -216,7 +191,8 @@ impl Discovered {
         }
         let request = request.body(Bytes::from(form(&fields)));
         let request = request.map_err(|_| ProviderError::Answer("token endpoint"))?;
-        json(outbound, request, "token").await
+        let purpose = purpose(settings, &self.token_endpoint);
+        json(outbound, (purpose, request), "token").await
     }
 
     /// Exchanges the code of a sign-in for who it is.
@@ -253,7 +229,7 @@ impl Discovered {
         let claims = self.claims(outbound, settings, &tokens, None).await?;
         let claims = match claims {
             Some(claims) => claims,
-            None => self.userinfo(outbound, &tokens.access).await?,
+            None => self.userinfo(outbound, settings, &tokens.access).await?,
         };
         self.read(outbound, settings, tokens, claims).await
     }
@@ -268,12 +244,15 @@ impl Discovered {
         let Some(token) = &tokens.id else {
             return Ok(None);
         };
-        let keys: KeySet = json(outbound, get(&self.jwks_uri, None)?, "key set").await?;
+        let request = (
+            purpose(settings, &self.jwks_uri),
+            get(&self.jwks_uri, None)?,
+        );
+        let keys: KeySet = json(outbound, request, "key set").await?;
         let expected = Expected {
             issuer: &settings.issuer,
             client: &settings.client_id,
             nonce,
-            now: clock::now() / SECOND,
         };
         Ok(Some(jwt::verify(token, &keys, &expected)?))
     }
@@ -281,11 +260,13 @@ impl Discovered {
     async fn userinfo(
         &self,
         outbound: &Outbound,
+        settings: &OidcSettings,
         access: &str,
     ) -> Result<Map<String, Value>, ProviderError> {
         let url = self.userinfo_endpoint.as_deref();
         let url = url.ok_or(ProviderError::Answer("user information"))?;
-        json(outbound, get(url, Some(access))?, "user information").await
+        let request = (purpose(settings, url), get(url, Some(access))?);
+        json(outbound, request, "user information").await
     }
 
     /// Puts together what token and user information say; both must speak of the same person.
@@ -300,7 +281,7 @@ impl Discovered {
         let is_missing = (wants_groups && !claims.contains_key(&settings.groups_claim))
             || !claims.contains_key("email");
         if is_missing && self.userinfo_endpoint.is_some() {
-            let more = self.userinfo(outbound, &tokens.access).await?;
+            let more = self.userinfo(outbound, settings, &tokens.access).await?;
             if more.get("sub") != claims.get("sub") {
                 return Err(TokenError::Claim("sub").into());
             }

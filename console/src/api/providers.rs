@@ -16,7 +16,7 @@ use super::session::{begin, count};
 use crate::access::Role;
 use crate::accounts::oidc::{Attempt, Person, ProviderError};
 use crate::accounts::secret::{Opens, Secret, digest, offered};
-use crate::accounts::{GUESSES_FROM_ADDRESS, cookie, github, names, oidc};
+use crate::accounts::{GUESSES_FROM_ADDRESS, cookie, discovery, github, names};
 use crate::clock::{self, MINUTE, SECOND};
 use crate::server::app::App;
 use crate::server::guard::About;
@@ -96,11 +96,10 @@ pub async fn leave(
     let providers = &app.config.providers;
     let location = match (provider.as_str(), &providers.oidc, &providers.github) {
         ("oidc", Some(settings), _) => {
-            let found = oidc::discover(&app.outbound, settings)
+            let found = discovery::discover(&app.outbound, settings)
                 .await
                 .map_err(unavailable)?;
-            let location = found.authorization(settings, &attempt, &redirect);
-            location.map_err(unavailable)?
+            found.authorization(settings, &attempt, &redirect)
         }
         ("github", _, Some(settings)) => github::authorization(settings, &attempt, &redirect),
         _ => return Err(Problem::not_found()),
@@ -234,9 +233,9 @@ async fn ask(
     let providers = &app.config.providers;
     match (provider, &providers.oidc, &providers.github) {
         ("oidc", Some(settings), _) => {
-            let found = oidc::discover(&app.outbound, settings).await?;
+            let found = discovery::discover(&app.outbound, settings).await?;
             if !found.is_from(issuer) {
-                return Err(ProviderError::Answer("issuer"));
+                return Err(ProviderError::Issuer);
             }
             found.person(&app.outbound, settings, exchange).await
         }
@@ -300,10 +299,13 @@ fn unavailable(error: ProviderError) -> Problem {
         error = &error as &dyn std::error::Error,
         "a sign-in provider cannot be asked"
     );
-    Problem::new(
-        StatusCode::BAD_GATEWAY,
-        "provider_unavailable",
-        "the sign-in provider does not answer as it should",
-    )
-    .help("try again; the console's log says what is wrong with it")
+    // what is refused by the text of its document is told: no address stands in it
+    let told = match &error {
+        ProviderError::Issuer | ProviderError::Endpoint { .. } => {
+            format!("the sign-in provider is not asked: {error}")
+        }
+        _ => "the sign-in provider does not answer as it should".to_owned(),
+    };
+    Problem::new(StatusCode::BAD_GATEWAY, "provider_unavailable", told)
+        .help("try again; the console's log says what is wrong with it")
 }

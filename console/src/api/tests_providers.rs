@@ -37,6 +37,8 @@ struct Inner {
     github: Value,
     /// Whether a refresh token is still good.
     refreshes: bool,
+    /// What the discovery document says instead.
+    discovery: Value,
 }
 
 impl Double {
@@ -51,6 +53,7 @@ impl Double {
             challenge: String::new(),
             github: json!({}),
             refreshes: true,
+            discovery: json!({}),
         };
         let double = Self(Arc::new(Mutex::new(inner)), Arc::new(key));
         let router = Router::new()
@@ -107,11 +110,13 @@ impl Double {
 
 async fn discovery(State(double): State<Double>) -> Json<Value> {
     let origin = double.origin();
-    Json(
-        json!({ "issuer": origin, "authorization_endpoint": format!("{origin}/authorize"),
+    let mut document = json!({ "issuer": origin, "authorization_endpoint": format!("{origin}/authorize"),
         "token_endpoint": format!("{origin}/token"), "jwks_uri": format!("{origin}/keys"),
-        "authorization_response_iss_parameter_supported": true }),
-    )
+        "authorization_response_iss_parameter_supported": true });
+    for (name, value) in double.0.lock().unwrap().discovery.as_object().unwrap() {
+        document[name] = value.clone();
+    }
+    Json(document)
 }
 
 async fn keys(State(double): State<Double>) -> Json<Value> {
@@ -515,6 +520,73 @@ async fn the_first_owner_comes_by_the_link_alone() {
             json!([{ "id": "oidc", "name": "Company" }])
         );
         assert!(!about.text.contains("s3cret"), "{}", about.text);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_discovery_document_that_leads_elsewhere_is_refused_and_says_so() {
+    each(async |store| {
+        let double = Double::start().await;
+        let console = console(store, &double, None).await;
+        for (name, value, told) in [
+            ("issuer", "https://evil.example", "another issuer"),
+            (
+                "token_endpoint",
+                "http://169.254.169.254/latest",
+                "points to cloud metadata",
+            ),
+            (
+                "jwks_uri",
+                "http://127.0.0.2:4711/keys",
+                "points to a private or local network address",
+            ),
+            (
+                "userinfo_endpoint",
+                "http://[::1]:4711/me",
+                "points to a private or local network address",
+            ),
+            (
+                "token_endpoint",
+                "http://user:pass@example.com/",
+                "has a user name or a password in it",
+            ),
+            (
+                "token_endpoint",
+                "file:///etc/passwd",
+                "begins with neither",
+            ),
+            (
+                "authorization_endpoint",
+                "javascript:alert(1)",
+                "is no address",
+            ),
+        ] {
+            double.0.lock().unwrap().discovery = json!({ name: value });
+            let left = console
+                .tell(
+                    Method::POST,
+                    "/api/v1/providers/oidc/sign-in",
+                    &[],
+                    json!({}),
+                )
+                .await;
+            assert_eq!(left.status, 502, "{name} {value}: {}", left.text);
+            let told_us = left.json["detail"].as_str().unwrap();
+            assert!(told_us.contains(told), "{told_us}");
+            assert!(name == "issuer" || told_us.contains(name), "{told_us}");
+            assert!(!left.headers.contains_key("set-cookie"));
+            // nor is it believed on the way back
+            double.0.lock().unwrap().discovery = json!({});
+            let (cookie, state) = leave(&console, &double, "oidc").await;
+            double.0.lock().unwrap().discovery = json!({ name: value });
+            let query = format!("code=good&state={state}");
+            let answer = back(&console, &double, "oidc", &cookie, &query).await;
+            assert_eq!(answer.headers["location"], "/#sign-in=failed", "{name}");
+        }
+        // the issuer's own host may be private: the operator has named it
+        double.0.lock().unwrap().discovery = json!({});
+        assert!(sign_in(&console, &double, "oidc").await.1.is_some());
     })
     .await;
 }

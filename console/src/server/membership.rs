@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::app::App;
 use super::problem::Problem;
 use crate::accounts::oidc::{Person, ProviderError};
-use crate::accounts::{github, oidc};
+use crate::accounts::{discovery, github, oidc};
 use crate::clock::{self, MINUTE, Millis};
 use crate::store::StoreError;
 use crate::store::identities::{Identity, KIND};
@@ -165,7 +165,7 @@ async fn ask(app: &App, identity: &Identity) -> Result<Option<Person>, ProviderE
             refresh: None,
         })),
         ("oidc", Some(settings), _) => {
-            let found = oidc::discover(&app.outbound, settings).await?;
+            let found = discovery::discover(&app.outbound, settings).await?;
             found.again(&app.outbound, settings, token).await.map(Some)
         }
         ("github", _, Some(settings)) => github::again(&app.outbound, settings, token)
