@@ -80,22 +80,29 @@ pub async fn person(
         .body(Bytes::from(fields));
     let request = request.map_err(|_| ProviderError::Answer("address"))?;
     let tokens: Tokens = json(outbound, (Purpose::Operator, request), "token").await?;
-    again(outbound, settings, &tokens.access_token).await
+    let mut person = again(outbound, settings, &tokens.access_token).await?;
+    let emails: Vec<Email> = ask(outbound, settings, &tokens.access_token, "/user/emails")
+        .await
+        .unwrap_or_default();
+    let checked = emails
+        .into_iter()
+        .find(|email| email.primary && email.verified);
+    person.email = checked.map(|email| email.address);
+    Ok(person)
 }
 
-/// Asks again, with the token of the sign-in.
+/// Asks again, with the token of the sign-in; not for the address.
 pub async fn again(
     outbound: &Outbound,
     settings: &GitHubSettings,
     token: &str,
 ) -> Result<Person, ProviderError> {
-    let account: Account = ask(outbound, settings, token, "/user").await?;
-    let emails: Vec<Email> = ask(outbound, settings, token, "/user/emails")
-        .await
-        .unwrap_or_default();
-    let email = emails
-        .into_iter()
-        .find(|email| email.primary && email.verified);
+    let account = ask::<Account>(outbound, settings, token, "/user").await;
+    let account = account.map_err(|error| match error {
+        // the token was taken back, by them or by GitHub
+        ProviderError::Status(401) => ProviderError::Revoked,
+        error => error,
+    })?;
     let mut groups = Vec::new();
     for organization in &settings.organizations {
         let path = format!("/user/memberships/orgs/{organization}");
@@ -117,7 +124,7 @@ pub async fn again(
             .name
             .filter(|name| !name.is_empty())
             .unwrap_or_else(|| account.login.clone()),
-        email: email.map(|email| email.address),
+        email: None,
         login: account.login,
         groups,
         refresh: Some(token.to_owned()),

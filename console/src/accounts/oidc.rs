@@ -5,7 +5,7 @@
 //! the endpoints are ([`super::discovery`]), signatures and claims ([`super::jwt`]).
 
 use bytes::Bytes;
-use http::{Request, header};
+use http::{HeaderValue, Request, Response, header};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -30,6 +30,12 @@ pub enum ProviderError {
     /// It answers with a failure.
     #[error("the provider answers {0}")]
     Status(u16),
+    /// It takes no more questions for now.
+    #[error("the provider answers {0}: too many questions")]
+    Busy(u16),
+    /// It says that what was kept of the sign-in is not good any more.
+    #[error("the provider refuses what was kept of the sign-in")]
+    Revoked,
     /// What it answers is not what it ought to be.
     #[error("the provider's answer has no usable {0}")]
     Answer(&'static str),
@@ -50,9 +56,28 @@ pub enum ProviderError {
 }
 
 impl ProviderError {
-    /// Whether it said no, rather than nothing.
+    /// Whether it said no about this person. Everything else, our own credentials and its keys included, says nothing
+    /// about them.
     pub const fn is_refusal(&self) -> bool {
-        matches!(self, Self::Status(400 | 401 | 403) | Self::Token(_))
+        matches!(self, Self::Revoked)
+    }
+
+    /// What an answer that is no success says.
+    fn of(answer: &Response<Bytes>) -> Self {
+        let status = answer.status().as_u16();
+        let said = |name: &str| answer.headers().get(name).map(HeaderValue::as_bytes);
+        let body: Map<String, Value> = serde_json::from_slice(answer.body()).unwrap_or_default();
+        let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
+        // GitHub says 403 for both of its limits, with a header or in words
+        let limited = said("retry-after").is_some()
+            || said("x-ratelimit-remaining") == Some(b"0")
+            || text("message").to_ascii_lowercase().contains("rate limit");
+        match status {
+            429 => Self::Busy(status),
+            403 if limited => Self::Busy(status),
+            400 if text("error") == "invalid_grant" => Self::Revoked,
+            _ => Self::Status(status),
+        }
     }
 }
 
@@ -84,14 +109,16 @@ pub struct Person {
     pub refresh: Option<String>,
 }
 
+/// What a provider hands out.
 #[derive(Deserialize)]
-struct Tokens {
+pub struct Tokens {
     #[serde(rename = "access_token")]
     access: String,
     #[serde(rename = "id_token")]
     id: Option<String>,
+    /// What asks again later; often good for one time.
     #[serde(rename = "refresh_token")]
-    refresh: Option<String>,
+    pub refresh: Option<String>,
 }
 
 /// The challenge that goes with a verifier (RFC 7636 4.2).
@@ -127,7 +154,7 @@ pub async fn json<T: DeserializeOwned>(
 ) -> Result<T, ProviderError> {
     let answer = outbound.call(purpose, request, DOCUMENT).await?;
     if !answer.status().is_success() {
-        return Err(ProviderError::Status(answer.status().as_u16()));
+        return Err(ProviderError::of(&answer));
     }
     serde_json::from_slice(answer.body()).map_err(|_| ProviderError::Answer(what))
 }
@@ -209,52 +236,49 @@ impl Discovered {
             ("code_verifier", &attempt.verifier),
         ];
         let tokens = self.tokens(outbound, settings, &fields).await?;
-        let claims = self
-            .claims(outbound, settings, &tokens, Some(&attempt.nonce))
-            .await?;
+        let keys = self.keys(outbound, settings).await?;
+        let claims = claims(settings, &tokens, &keys, Some(&attempt.nonce))?;
         let claims = claims.ok_or(ProviderError::Answer("ID token"))?;
         self.read(outbound, settings, tokens, claims).await
     }
 
-    /// Asks again who somebody is, long after the sign-in.
-    pub async fn again(
+    /// Asks for tokens again, long after the sign-in. What was sent may be worth nothing from now on, whatever becomes of
+    /// the answer: who asks keeps the new one before anything else.
+    pub async fn renew(
         &self,
         outbound: &Outbound,
         settings: &OidcSettings,
         refresh: &str,
-    ) -> Result<Person, ProviderError> {
+    ) -> Result<Tokens, ProviderError> {
         let fields = [("grant_type", "refresh_token"), ("refresh_token", refresh)];
-        let mut tokens = self.tokens(outbound, settings, &fields).await?;
-        tokens.refresh.get_or_insert_with(|| refresh.to_owned());
-        let claims = self.claims(outbound, settings, &tokens, None).await?;
-        let claims = match claims {
+        self.tokens(outbound, settings, &fields).await
+    }
+
+    /// Who somebody is by tokens that were asked for again.
+    pub async fn again(
+        &self,
+        outbound: &Outbound,
+        settings: &OidcSettings,
+        (tokens, keys): (Tokens, &KeySet),
+    ) -> Result<Person, ProviderError> {
+        let claims = match claims(settings, &tokens, keys, None)? {
             Some(claims) => claims,
             None => self.userinfo(outbound, settings, &tokens.access).await?,
         };
         self.read(outbound, settings, tokens, claims).await
     }
 
-    async fn claims(
+    /// The keys that it signs with now.
+    pub async fn keys(
         &self,
         outbound: &Outbound,
         settings: &OidcSettings,
-        tokens: &Tokens,
-        nonce: Option<&str>,
-    ) -> Result<Option<Map<String, Value>>, ProviderError> {
-        let Some(token) = &tokens.id else {
-            return Ok(None);
-        };
+    ) -> Result<KeySet, ProviderError> {
         let request = (
             purpose(settings, &self.jwks_uri),
             get(&self.jwks_uri, None)?,
         );
-        let keys: KeySet = json(outbound, request, "key set").await?;
-        let expected = Expected {
-            issuer: &settings.issuer,
-            client: &settings.client_id,
-            nonce,
-        };
-        Ok(Some(jwt::verify(token, &keys, &expected)?))
+        json(outbound, request, "key set").await
     }
 
     async fn userinfo(
@@ -318,6 +342,23 @@ impl Discovered {
             subject,
         })
     }
+}
+
+fn claims(
+    settings: &OidcSettings,
+    tokens: &Tokens,
+    keys: &KeySet,
+    nonce: Option<&str>,
+) -> Result<Option<Map<String, Value>>, ProviderError> {
+    let expected = Expected {
+        issuer: &settings.issuer,
+        client: &settings.client_id,
+        nonce,
+    };
+    let token = tokens.id.as_deref();
+    Ok(token
+        .map(|token| jwt::verify(token, keys, &expected))
+        .transpose()?)
 }
 
 /// Whether the provider's groups let somebody in: a whole name, letter by letter.

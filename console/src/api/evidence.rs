@@ -9,14 +9,14 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{TryStreamExt, stream};
 use http::header;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::runs::find;
-use crate::clock::Millis;
+use crate::clock::{self, Millis};
 use crate::server::app::App;
 use crate::server::identify::Caller;
 use crate::server::input::{Asked, At};
@@ -222,7 +222,8 @@ pub async fn output(
     }))
 }
 
-/// All that is kept of what a run printed, as bytes to save: both streams in the order in which they were printed.
+/// All that is kept of what a run printed, as bytes to save: both streams in the order in which they were printed. Whoever
+/// loses access on the way gets no more of it, and sees that it broke off.
 #[utoipa::path(get, path = "/api/v1/workspaces/{workspace}/runs/{run}/output/raw", tag = "runs",
     params(("workspace" = String, Path), ("run" = String, Path)),
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>)))]
@@ -234,9 +235,19 @@ pub async fn raw(
     let run = find(&app, &caller, &ids.1).await?;
     let total = run.output_bytes;
     let name = format!("attachment; filename=\"run-{}.log\"", run.id);
-    let body = stream::try_unfold((app, run.id, 0_i64), move |(app, run, from)| async move {
+    let body = stream::try_unfold((app, caller, run.id, 0_i64), move |state| async move {
+        let (app, caller, run, from) = state;
         if from >= total {
-            return Ok::<_, crate::store::StoreError>(None);
+            return Ok::<_, Problem>(None);
+        }
+        let standing = caller.standing().ok_or_else(Problem::signed_out)?;
+        let workspace = &caller.workspace()?.id;
+        if !app
+            .store
+            .stands_in(standing, workspace, clock::now())
+            .await?
+        {
+            return Err(Problem::not_found());
         }
         let chunks = app.store.output(&run, from, MOST_BYTES).await?;
         let last = chunks.last().map_or(from, end);
@@ -251,12 +262,13 @@ pub async fn raw(
             .filter(|c| c.starts >= from)
             .flat_map(|c| c.data)
             .collect();
-        Ok(Some((Bytes::from(bytes), (app, run, next))))
+        Ok(Some((Bytes::from(bytes), (app, caller, run, next))))
     });
     let head = [
         (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
         (header::CONTENT_DISPOSITION, name),
     ];
+    let body = body.map_err(|problem| std::io::Error::other(problem.detail));
     Ok((head, Body::from_stream(body)).into_response())
 }
 

@@ -38,6 +38,10 @@ mod tests_codes;
 #[cfg(test)]
 mod tests_gateway;
 #[cfg(test)]
+mod tests_download;
+#[cfg(test)]
+mod tests_membership;
+#[cfg(test)]
 mod tests_providers;
 #[cfg(test)]
 mod tests_runners;

@@ -18,7 +18,8 @@ use crate::store::users::{Home, NewUser};
 pub struct Desk {
     /// The console that they ask.
     pub console: Console,
-    cookie: String,
+    /// What they are signed in by.
+    pub cookie: String,
     /// Where their jobs are.
     pub workspace: String,
 }

@@ -213,7 +213,7 @@ pub fn signed_out(app: &App) -> Result<Response, Problem> {
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
 }
 
-/// Another password. Every other session ends.
+/// Another password. Every other session ends, and every API token of yours.
 #[utoipa::path(put, path = "/api/v1/session/password", tag = "session", request_body = PasswordChange,
     responses((status = 204)))]
 pub async fn change_password(

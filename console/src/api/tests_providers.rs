@@ -1,6 +1,7 @@
 //! Sign-in by providers as a browser meets it, against doubles that check what real ones check.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
@@ -24,25 +25,33 @@ use crate::store::testing::each;
 
 /// What a double answers, and what it was asked with.
 #[derive(Clone)]
-struct Double(Arc<Mutex<Inner>>, Arc<EcdsaKeyPair>);
+pub(super) struct Double(pub(super) Arc<Mutex<Inner>>, Arc<EcdsaKeyPair>);
 
-struct Inner {
+pub(super) struct Inner {
     origin: String,
     /// Claims of the next tokens.
-    claims: Value,
+    pub(super) claims: Value,
     /// Of the sign-in under way.
     nonce: String,
     challenge: String,
     /// Statuses and bodies by path.
-    github: Value,
+    pub(super) github: Value,
     /// Whether a refresh token is still good.
-    refreshes: bool,
+    pub(super) refreshes: bool,
     /// What the discovery document says instead.
-    discovery: Value,
+    pub(super) discovery: Value,
+    /// The refresh token that is good, and whether it is so for one time.
+    pub(super) refresh: (String, bool),
+    /// What the token endpoint answers instead.
+    pub(super) outage: Option<StatusCode>,
+    /// How long it takes to answer.
+    pub(super) slow: Duration,
+    /// How many it answers at the same time: now, at most.
+    pub(super) at_once: (usize, usize),
 }
 
 impl Double {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let origin = format!("http://{}", listener.local_addr().unwrap());
@@ -54,6 +63,10 @@ impl Double {
             github: json!({}),
             refreshes: true,
             discovery: json!({}),
+            refresh: ("again".into(), false),
+            outage: None,
+            slow: Duration::ZERO,
+            at_once: (0, 0),
         };
         let double = Self(Arc::new(Mutex::new(inner)), Arc::new(key));
         let router = Router::new()
@@ -69,18 +82,21 @@ impl Double {
         double
     }
 
-    fn origin(&self) -> String {
+    pub(super) fn origin(&self) -> String {
         self.0.lock().unwrap().origin.clone()
     }
 
-    fn says(&self, name: &str, value: Value) {
+    pub(super) fn says(&self, name: &str, value: Value) {
         self.0.lock().unwrap().claims[name] = value;
     }
 
-    fn id_token(&self, nonce: bool) -> String {
+    fn id_token(&self, nonce: bool, named: Option<&str>) -> String {
         let inner = self.0.lock().unwrap();
         let now = clock::now() / 1000;
         let mut claims = inner.claims.clone();
+        if let Some(name) = named {
+            claims["sub"] = json!(name);
+        }
         for (name, value) in [
             ("iss", json!(inner.origin)),
             ("aud", json!("us")),
@@ -135,6 +151,17 @@ fn fields(body: &str) -> std::collections::HashMap<&str, &str> {
 
 async fn token(State(double): State<Double>, headers: HeaderMap, body: String) -> Response {
     let fields = fields(&body);
+    let (slow, outage) = {
+        let mut inner = double.0.lock().unwrap();
+        inner.at_once.0 += 1;
+        inner.at_once.1 = inner.at_once.1.max(inner.at_once.0);
+        (inner.slow, inner.outage)
+    };
+    tokio::time::sleep(slow).await;
+    double.0.lock().unwrap().at_once.0 -= 1;
+    if let Some(status) = outage {
+        return status.into_response();
+    }
     let refused = || {
         (
             StatusCode::BAD_REQUEST,
@@ -150,17 +177,31 @@ async fn token(State(double): State<Double>, headers: HeaderMap, body: String) -
         )
             .into_response();
     }
+    // whoever this token speaks of; the one person of the other tests otherwise
+    let named = fields
+        .get("refresh_token")
+        .and_then(|token| token.strip_prefix("as-"));
     let at_sign_in = fields["grant_type"] == "authorization_code";
     let fits = if at_sign_in {
         let inner = double.0.lock().unwrap();
         fields["code"] == "good" && challenge(fields["code_verifier"]) == inner.challenge
     } else {
-        fields["refresh_token"] == "again" && double.0.lock().unwrap().refreshes
+        let mut inner = double.0.lock().unwrap();
+        let known = fields["refresh_token"] == inner.refresh.0 || named.is_some();
+        let good = known && inner.refreshes;
+        if good && inner.refresh.1 {
+            inner.refresh.0.push('x');
+        }
+        good
     };
     if !fits {
         return refused();
     }
-    Json(json!({ "access_token": "a", "token_type": "Bearer", "refresh_token": "again", "id_token": double.id_token(at_sign_in) }))
+    let mut refresh = double.0.lock().unwrap().refresh.0.clone();
+    if let Some(name) = named {
+        refresh = format!("as-{name}");
+    }
+    Json(json!({ "access_token": "a", "token_type": "Bearer", "refresh_token": refresh, "id_token": double.id_token(at_sign_in, named) }))
         .into_response()
 }
 
@@ -185,15 +226,17 @@ async fn github_api(State(double): State<Double>, Path(path): Path<String>) -> R
         .as_u64()
         .and_then(|s| u16::try_from(s).ok())
         .unwrap_or(200);
+    let left = answer["left"].as_str().unwrap_or("4999").to_owned();
     (
         StatusCode::from_u16(status).unwrap(),
+        [("x-ratelimit-remaining", left)],
         Json(answer["body"].clone()),
     )
         .into_response()
 }
 
 /// A console with an owner, whose provider is the double.
-async fn console(store: Store, double: &Double, groups: Option<&[&str]>) -> Console {
+pub(super) async fn console(store: Store, double: &Double, groups: Option<&[&str]>) -> Console {
     let origin = double.origin();
     let _ = owned(store.clone()).await;
     let mut config = ConsoleConfig {
@@ -264,7 +307,11 @@ async fn back(
 }
 
 /// A whole sign-in; where it leads, and the session's cookie.
-async fn sign_in(console: &Console, double: &Double, provider: &str) -> (String, Option<String>) {
+pub(super) async fn sign_in(
+    console: &Console,
+    double: &Double,
+    provider: &str,
+) -> (String, Option<String>) {
     let (cookie, state) = leave(console, double, provider).await;
     let answer = back(
         console,
@@ -286,7 +333,7 @@ async fn sign_in(console: &Console, double: &Double, provider: &str) -> (String,
     )
 }
 
-async fn me(console: &Console, cookie: &str) -> Answer {
+pub(super) async fn me(console: &Console, cookie: &str) -> Answer {
     console
         .ask(Method::GET, "/api/v1/session", &[("cookie", cookie)])
         .await
@@ -320,12 +367,10 @@ async fn who_is_in_a_group_comes_in_and_goes_when_they_leave_it() {
         );
         // asked again within a quarter of an hour, by what the provider says then
         let later = clock::now() + 10 * clock::MINUTE;
-        membership::check(&console.app, later).await.unwrap();
+        membership::check(&console.app, later).await;
         assert_eq!(me(&console, &session).await.status, 200);
         double.says("groups", json!(["others"]));
-        membership::check(&console.app, later + 10 * clock::MINUTE)
-            .await
-            .unwrap();
+        membership::check(&console.app, later + 10 * clock::MINUTE).await;
         assert_eq!(me(&console, &session).await.status, 401);
         let (place, none) = sign_in(&console, &double, "oidc").await;
         assert_eq!((place.as_str(), none), ("/#sign-in=not_allowed", None));
@@ -333,7 +378,7 @@ async fn who_is_in_a_group_comes_in_and_goes_when_they_leave_it() {
         double.says("groups", json!(["crew"]));
         let (_, session) = sign_in(&console, &double, "oidc").await;
         double.0.lock().unwrap().refreshes = false;
-        membership::check(&console.app, later).await.unwrap();
+        membership::check(&console.app, later).await;
         assert_eq!(me(&console, &session.unwrap()).await.status, 401);
     })
     .await;

@@ -61,7 +61,12 @@ impl Schedule {
                     "a time zone such as Europe/Berlin or UTC",
                 )
             })?;
-        Ok(Self { cron, zone })
+        let this = Self { cron, zone };
+        // without years what comes once comes again, and what has not come since 1970 never does
+        if this.next(0).is_none() {
+            return Err(wrong("this time never comes".to_owned()));
+        }
+        Ok(this)
     }
 
     /// The first time after another.
@@ -199,7 +204,11 @@ mod tests {
             assert!(parse("* * * * *", zone).is_err(), "{zone:?}");
         }
         let begun = std::time::Instant::now();
-        assert_eq!(schedule("0 0 31 2 *", "Europe/Berlin").next(0), None);
+        for cron in ["0 0 31 2 *", "0 0 30 2 *", "0 0 31 4,6,9,11 *"] {
+            let never = parse(cron, "Europe/Berlin").unwrap_err();
+            assert_eq!(never.message, "this time never comes", "{cron}");
+        }
+        assert!(parse("0 0 29 2 *", "Europe/Berlin").is_ok());
         assert!(
             begun.elapsed() < std::time::Duration::from_secs(2),
             "{:?}",

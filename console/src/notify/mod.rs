@@ -1,11 +1,13 @@
 //! Telling people and programs: events become deliveries, deliveries become webhooks and mail.
 //!
-//! [`news`] says which events are worth telling and [`watch`] makes those about enforcement, [`keep_reading`] queues them, [`keep_sending`] sends what is due, by the
-//! guarded client alone. What is sent carries an id that is the same at each attempt, so that a receiver knows a double.
+//! [`news`] says which events are worth telling and [`watch`] makes those about enforcement, [`keep_reading`] queues them,
+//! [`keep_sending`] sends what is due, by the guarded client alone; how many at the same time, [`sending`] says. What is
+//! sent carries an id that is the same at each attempt, so that a receiver knows a double.
 //! Failure stance: what cannot be sent is tried again, ever more slowly, and given up after [`MOST_ATTEMPTS`]; how each
 //! attempt ended can be read.
 
 mod mail;
+mod sending;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -23,8 +25,9 @@ use crate::server::app::App;
 use crate::store::StoreError;
 use crate::store::denials::Denied;
 use crate::store::events::{self, Event};
-use crate::store::notifications::{Delivery, News};
+use crate::store::notifications::{Delivery, News, Notification};
 
+pub use sending::{keep_sending, send_due};
 pub use webhook::{fresh_key, signature};
 
 /// About what somebody can be told.
@@ -37,8 +40,10 @@ pub const TOPICS: [&str; 4] = [
 /// What the test button sends.
 pub const TEST: &str = "test";
 
-/// Whoever claims a delivery has this long; longer than a call may take.
+/// Whoever claims a delivery has this long; longer than [`WHOLE`].
 const CLAIM: Millis = MINUTE;
+/// What takes longer to be sent, by whatever way, is tried again.
+const WHOLE: Duration = Duration::from_secs(40);
 /// Five minutes, half an hour, two hours, and so on would be too slow for a first try again.
 const PAUSES: [Millis; 6] = [
     10 * SECOND,
@@ -161,19 +166,6 @@ pub async fn read(app: &App) -> Result<bool, StoreError> {
     Ok(true)
 }
 
-/// Sends what is due until the console stops.
-pub async fn keep_sending(app: App) {
-    let mut rung = events::rung();
-    loop {
-        match send_due(&app, clock::now()).await {
-            Ok(0) => {}
-            Ok(_) => continue,
-            Err(error) => told(&error, "sending notifications"),
-        }
-        let _ = tokio::time::timeout(EVERY, rung.changed()).await;
-    }
-}
-
 fn told(error: &StoreError, doing: &str) {
     tracing::warn!(
         error = error as &dyn std::error::Error,
@@ -182,18 +174,15 @@ fn told(error: &StoreError, doing: &str) {
     );
 }
 
-/// Sends what is due, all at the same time; how many that were.
-pub async fn send_due(app: &App, now: Millis) -> Result<usize, StoreError> {
-    let due = app.store.claim_deliveries(now, now + CLAIM).await?;
-    let sent = due.iter().map(|delivery| attempt(app, delivery, now));
-    for done in futures_util::future::join_all(sent).await {
-        done?;
-    }
-    Ok(due.len())
-}
-
-async fn attempt(app: &App, delivery: &Delivery, now: Millis) -> Result<(), StoreError> {
-    let (state, outcome) = match send(app, delivery).await {
+async fn attempt(
+    app: &App,
+    whom: &Notification,
+    delivery: &Delivery,
+    now: Millis,
+) -> Result<(), StoreError> {
+    let sent = tokio::time::timeout(WHOLE, send(app, whom, delivery)).await;
+    let slow = || Undelivered("it was not taken in time".to_owned());
+    let (state, outcome) = match sent.unwrap_or_else(|_| Err(slow())) {
         Ok(outcome) => ("done", outcome),
         Err(error) => {
             let made = usize::try_from(delivery.attempts).unwrap_or(MOST_ATTEMPTS) + 1;
@@ -220,20 +209,10 @@ async fn attempt(app: &App, delivery: &Delivery, now: Millis) -> Result<(), Stor
         .await
 }
 
-async fn send(app: &App, delivery: &Delivery) -> Result<String, Undelivered> {
-    let inside = |error: StoreError| {
-        told(&error, "looking up whom to tell");
-        Undelivered("something inside Sallyport failed; its log has the cause".to_owned())
-    };
-    let whom = app
-        .store
-        .notification(&delivery.notification_id)
-        .await
-        .map_err(inside)?;
-    let whom = whom.ok_or_else(|| Undelivered("there is nobody to tell any more".to_owned()))?;
+async fn send(app: &App, whom: &Notification, delivery: &Delivery) -> Result<String, Undelivered> {
     match whom.kind.as_str() {
-        "webhook" => webhook::send(app, &whom, delivery).await,
-        _ => mail::send(app, &whom, delivery).await,
+        "webhook" => webhook::send(app, whom, delivery).await,
+        _ => mail::send(app, whom, delivery).await,
     }
 }
 

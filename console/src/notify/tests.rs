@@ -1,7 +1,9 @@
 //! Notifications from an event to what a receiver sees.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use http::Method;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -11,7 +13,7 @@ use super::*;
 use crate::api::tests::owned;
 use crate::outbound::testing::{Origin, answer, local};
 use crate::server::testing::{Answer, Console};
-use crate::settings::{ConsoleConfig, MailSettings, MailTls};
+use crate::settings::{Allowed, ConsoleConfig, MailSettings, MailTls};
 use crate::store::Store;
 use crate::store::testing::each;
 
@@ -205,14 +207,8 @@ async fn a_delivery_whose_sender_died_is_sent_by_another() {
             .await;
         let now = clock::now();
         // claimed by a console that is killed then
-        assert_eq!(
-            store
-                .claim_deliveries(now, now + CLAIM)
-                .await
-                .unwrap()
-                .len(),
-            1
-        );
+        let claimed = store.claim_delivery(id, now, now + CLAIM).await;
+        assert!(claimed.unwrap().is_some());
         let app = &asks.console.app;
         assert_eq!(send_due(app, now + CLAIM - 1).await.unwrap(), 0);
         assert_eq!(send_due(app, now + CLAIM).await.unwrap(), 1);
@@ -270,6 +266,73 @@ impl OutboundOff {
         config.outbound.allow_private = false;
         config
     }
+}
+
+/// A server that takes connections and says nothing: where it is, and how many it has, now and at most.
+async fn hanging() -> (SocketAddr, Arc<Mutex<(usize, usize)>>) {
+    let listener = TcpListener::bind("127.0.0.2:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let open = Arc::new(Mutex::new((0, 0)));
+    let counted = open.clone();
+    gateway::tasks::Tasks::default().spawn("hanging", async move {
+        let mut connections = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                Ok((mut stream, _)) = listener.accept() => {
+                    let mut open = counted.lock().unwrap();
+                    open.0 += 1;
+                    open.1 = open.1.max(open.0);
+                    connections.push(async move {
+                        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.ok();
+                    });
+                }
+                Some(()) = connections.next() => counted.lock().unwrap().0 -= 1,
+            }
+        }
+    });
+    (address, open)
+}
+
+/// Until something is so.
+async fn until(what: &str, is: impl Fn() -> bool) {
+    let waiting = async {
+        while !is() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let done = tokio::time::timeout(Duration::from_secs(15), waiting).await;
+    assert!(done.is_ok(), "{what}");
+}
+
+#[tokio::test]
+async fn a_receiver_that_hangs_keeps_only_its_own_waiting() {
+    each(async |store| {
+        let mut config = calling();
+        config.outbound.allowed = vec![Allowed::Net("127.0.0.0/8".parse().unwrap())];
+        let asks = Asks::of(store, config).await;
+        asks.read_all().await;
+        let (address, open) = hanging().await;
+        for _ in 0..6 {
+            let made = asks.add("webhook", &format!("http://{address}/")).await;
+            assert_eq!(made.status, 201, "{}", made.text);
+        }
+        let origin = Origin::answering(answer("204 No Content", "", "")).await;
+        asks.add("webhook", &format!("http://{}/", origin.address))
+            .await;
+        let app = asks.console.app.clone();
+        app.tasks.spawn("sending", keep_sending(app.clone()));
+        for told in 1..=3 {
+            asks.happens("failed").await;
+            asks.read_all().await;
+            until("the other one is told", || origin.asked().len() == told).await;
+        }
+        until("the host that hangs is asked", || {
+            open.lock().unwrap().1 >= 4
+        })
+        .await;
+        assert_eq!(open.lock().unwrap().1, 4, "at the same time");
+    })
+    .await;
 }
 
 /// A mail server that takes everything; what it was told.

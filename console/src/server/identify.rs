@@ -62,6 +62,15 @@ impl Caller {
         }
     }
 
+    /// The user's id, and that of what proved who they are.
+    pub fn standing(&self) -> Option<(&str, &str)> {
+        match &self.who {
+            Who::Nobody | Who::Runner(_) => None,
+            Who::Person(found) => Some((&found.0.id, &found.1.id)),
+            Who::Token(found) => Some((&found.0.id, &found.1.id)),
+        }
+    }
+
     /// The runner.
     pub fn runner(&self) -> Result<&Runner, Problem> {
         match &self.who {
@@ -100,6 +109,9 @@ pub async fn identify(app: &App, headers: &HeaderMap, now: Millis) -> Result<Who
             .ok_or_else(bad_token)?;
         let token = app.store.token(&digest, now).await?.ok_or_else(bad_token)?;
         let user = active(app, &token.user_id).await?.ok_or_else(bad_token)?;
+        if !app.store.is_confirmed(&user.id, now).await? {
+            return Err(unconfirmed());
+        }
         return Ok(Who::Token(Box::new((user, token))));
     }
     let digest = cookie::read(headers, app.config.url.as_ref())
@@ -149,6 +161,16 @@ async fn active(app: &App, user: &str) -> Result<Option<User>, Problem> {
         .user(user)
         .await?
         .filter(|user| user.deactivated_at.is_none()))
+}
+
+/// The token is kept: it is good again as soon as the provider says so.
+fn unconfirmed() -> Problem {
+    Problem::new(
+        StatusCode::UNAUTHORIZED,
+        "unconfirmed",
+        "the sign-in provider has not confirmed for a quarter of an hour that this token's creator may come in",
+    )
+    .help("try again when the provider answers; its creator can sign in anew")
 }
 
 fn bad_token() -> Problem {

@@ -1,26 +1,36 @@
 //! Whether a provider still lets somebody in: asked at each sign-in, and again and again while they are signed in.
 //!
-//! Who is no member any more is signed out, and their tokens end, within a quarter of an hour. Failure stance: a provider
-//! that says no, or that cannot be asked for that long, is no membership.
+//! Who is no member any more is signed out, and their tokens end, within a quarter of an hour. A provider that cannot be
+//! asked ends nothing: whom it has not confirmed for that long ([`CONFIRMED`]) has no access until it does, and then
+//! everything that they had. Many are asked about at the same time, so that a slow provider keeps nobody waiting.
+//!
+//! [`CONFIRMED`]: crate::store::identities::CONFIRMED
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use tokio::sync::OnceCell;
 
 use super::app::App;
 use super::problem::Problem;
+use crate::accounts::discovery::{self, Discovered};
+use crate::accounts::jwt::KeySet;
 use crate::accounts::oidc::{Person, ProviderError};
-use crate::accounts::{discovery, github, oidc};
+use crate::accounts::{github, oidc};
 use crate::clock::{self, MINUTE, Millis};
-use crate::store::StoreError;
-use crate::store::identities::{Identity, KIND};
+use crate::settings::OidcSettings;
+use crate::store::identities::{Identity, KIND, Turn};
 use crate::vault::{Place, VaultError};
 
 /// Somebody is asked about this long after the last time.
 const FRESH: Millis = 8 * MINUTE;
-/// Who could not be asked about for so long is out.
-const LONGEST: Millis = 14 * MINUTE;
+/// Who could not be asked about is asked about again after so long; longer than the calls about one person may take.
+const AGAIN: Millis = 2 * MINUTE;
 const EVERY: Duration = Duration::from_secs(30);
-/// At once; the rest is next.
-const MOST: i64 = 100;
+/// People who are asked about at the same time. With two answers of two seconds each, two thousand of them take four
+/// minutes, of the seven that are left between [`FRESH`] and the promise.
+const AT_ONCE: usize = 32;
 
 /// Whether the settings let somebody in.
 pub fn may_enter(app: &App, provider: &str, person: &Person) -> bool {
@@ -37,11 +47,11 @@ pub async fn keep(app: &App, user: &str, person: &Person) -> Result<(), Problem>
     let Some(identity) = app.store.identity_of(user).await? else {
         return Ok(());
     };
-    Ok(keep_tokens(app, &identity, person).await?)
+    let tokens = person.refresh.as_deref().unwrap_or_default();
+    Ok(keep_tokens(app, &identity, tokens).await?)
 }
 
-async fn keep_tokens(app: &App, identity: &Identity, person: &Person) -> Result<(), VaultError> {
-    let tokens = person.refresh.clone().unwrap_or_default();
+async fn keep_tokens(app: &App, identity: &Identity, tokens: &str) -> Result<(), VaultError> {
     let place = Place {
         kind: KIND,
         id: &identity.id,
@@ -53,11 +63,7 @@ async fn keep_tokens(app: &App, identity: &Identity, person: &Person) -> Result<
             .vault
             .seal(&app.store, &place, tokens.as_bytes())
             .await?;
-        if app
-            .store
-            .keep_tokens(identity, &sealed, clock::now())
-            .await?
-        {
+        if app.store.keep_tokens(identity, &sealed).await? {
             return Ok(());
         }
         app.vault.refresh(&app.store).await?;
@@ -72,63 +78,81 @@ pub async fn keep_checked(app: App) {
     let mut turns = tokio::time::interval(EVERY);
     loop {
         turns.tick().await;
-        if let Err(error) = check(&app, clock::now()).await {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "asking sign-in providers again"
-            );
-        }
+        check(&app, clock::now()).await;
     }
+}
+
+/// What one round of questions reads once.
+#[derive(Default)]
+struct Round {
+    /// `None`: the provider does not say.
+    oidc: OnceCell<Option<(Discovered, KeySet)>>,
+    /// Whether the log has it that a provider cannot be asked.
+    told: AtomicBool,
 }
 
 /// Asks about everybody who was not asked about for a while.
-pub async fn check(app: &App, now: Millis) -> Result<(), StoreError> {
-    for identity in app
-        .store
-        .unchecked_identities(now - FRESH, now, MOST)
-        .await?
-    {
-        match ask(app, &identity).await {
-            Ok(Some(person))
-                if may_enter(app, &identity.provider, &person)
-                    && person.subject == identity.subject =>
-            {
-                if let Err(error) = keep_tokens(app, &identity, &person).await {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "keeping a provider's token"
-                    );
-                }
-            }
-            Ok(_) => end(app, &identity, "not a member any more").await?,
-            Err(error) if error.is_refusal() => end(app, &identity, "the provider refuses").await?,
+pub async fn check(app: &App, now: Millis) {
+    let round = &Round::default();
+    let turn = Turn {
+        since: now - FRESH,
+        asked: now - AGAIN,
+    };
+    let due = stream::unfold((), |()| async move {
+        match app.store.claim_identity(turn, now).await {
+            Ok(next) => next.map(|identity| (identity, ())),
             Err(error) => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    provider = identity.provider,
-                    "a sign-in provider cannot be asked"
-                );
-                if identity.checked_at < now - LONGEST {
-                    end(app, &identity, "the provider could not be asked").await?;
-                }
+                warn(&error, "looking for people to ask their provider about");
+                None
             }
         }
-    }
-    Ok(())
+    });
+    due.for_each_concurrent(AT_ONCE, |identity| async move {
+        renew(app, round, &identity).await;
+    })
+    .await;
 }
 
-async fn end(app: &App, identity: &Identity, why: &str) -> Result<(), StoreError> {
-    tracing::info!(
-        user = identity.user_id,
-        provider = identity.provider,
-        why,
-        "somebody was signed out"
-    );
-    app.store.end_access(&identity.user_id).await
+fn warn(error: &(dyn std::error::Error + 'static), doing: &str) {
+    tracing::warn!(error, doing, "asking a sign-in provider again");
+}
+
+async fn renew(app: &App, round: &Round, identity: &Identity) {
+    let provider = identity.provider.as_str();
+    let lost = match ask(app, round, identity).await {
+        Ok(Some(person))
+            if may_enter(app, provider, &person) && person.subject == identity.subject =>
+        {
+            let kept = app.store.confirm_identity(&identity.id, clock::now()).await;
+            if let Err(error) = kept {
+                warn(&error, "noting that somebody may still come in");
+            }
+            return;
+        }
+        Ok(Some(_)) => "not a member any more",
+        // they sign in again, or have no access once they are confirmed no more
+        Ok(None) => return,
+        Err(error) if error.is_refusal() => "the provider refuses",
+        Err(error) => {
+            if !round.told.swap(true, Ordering::Relaxed) {
+                warn(&error, "people have no access while it lasts");
+            }
+            return;
+        }
+    };
+    let user = identity.user_id.as_str();
+    tracing::info!(user, provider, why = lost, "somebody was signed out");
+    if let Err(error) = app.store.end_access(user).await {
+        warn(&error, "ending somebody's access");
+    }
 }
 
 /// Who somebody is now; `None`: nothing that could ask was kept, or the provider is none of ours any more.
-async fn ask(app: &App, identity: &Identity) -> Result<Option<Person>, ProviderError> {
+async fn ask(
+    app: &App,
+    round: &Round,
+    identity: &Identity,
+) -> Result<Option<Person>, ProviderError> {
     let providers = &app.config.providers;
     let place = Place {
         kind: KIND,
@@ -164,13 +188,41 @@ async fn ask(app: &App, identity: &Identity) -> Result<Option<Person>, ProviderE
             groups: Vec::new(),
             refresh: None,
         })),
-        ("oidc", Some(settings), _) => {
-            let found = discovery::discover(&app.outbound, settings).await?;
-            found.again(&app.outbound, settings, token).await.map(Some)
-        }
+        ("oidc", Some(settings), _) => ask_oidc(app, round, (identity, settings, token)).await,
         ("github", _, Some(settings)) => github::again(&app.outbound, settings, token)
             .await
             .map(Some),
         _ => Ok(None),
     }
+}
+
+async fn ask_oidc(
+    app: &App,
+    round: &Round,
+    (identity, settings, token): (&Identity, &OidcSettings, &str),
+) -> Result<Option<Person>, ProviderError> {
+    let found = round.oidc.get_or_init(|| async {
+        let read = async {
+            let found = discovery::discover(&app.outbound, settings).await?;
+            let keys = found.keys(&app.outbound, settings).await?;
+            Ok::<_, ProviderError>((found, keys))
+        };
+        // told once for the whole round, and not tried again for everybody
+        read.await
+            .inspect_err(|error| warn(error, "reading what the provider says about itself"))
+            .ok()
+    });
+    let Some((found, keys)) = found.await else {
+        return Err(ProviderError::Answer("discovery document"));
+    };
+    let tokens = found.renew(&app.outbound, settings, token).await?;
+    if let Some(fresh) = tokens.refresh.as_deref().filter(|fresh| *fresh != token)
+        && let Err(error) = keep_tokens(app, identity, fresh).await
+    {
+        warn(&error, "keeping a provider's token");
+    }
+    found
+        .again(&app.outbound, settings, (tokens, keys))
+        .await
+        .map(Some)
 }

@@ -214,15 +214,12 @@ async fn heard(
     wanted: &Wanted,
 ) -> Result<Option<Vec<String>>, Problem> {
     let now = crate::clock::now();
-    let (user, only) = match &caller.who {
-        Who::Nobody | Who::Runner(_) => return Ok(None),
-        Who::Person(found) => (&found.0.id, None),
-        Who::Token(found) => (&found.0.id, Some(&found.1.workspace_id)),
+    let Some((user, credential)) = caller.standing() else {
+        return Ok(None);
     };
-    let credential = match &caller.who {
-        Who::Nobody | Who::Runner(_) => "",
-        Who::Person(found) => &found.1.id,
-        Who::Token(found) => &found.1.id,
+    let only = match &caller.who {
+        Who::Nobody | Who::Runner(_) | Who::Person(_) => None,
+        Who::Token(found) => Some(&found.1.workspace_id),
     };
     let Some(admin) = app.store.stands(user, credential, now).await? else {
         return Ok(None);

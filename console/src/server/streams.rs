@@ -10,7 +10,10 @@ use tokio::time::timeout;
 
 use super::follow::{follow, listen};
 use super::testing::{Console, signed_in};
+use crate::accounts::secret::{Opens, Secret};
+use crate::store::sessions::NewToken;
 use crate::store::testing::each;
+use crate::store::users::UserChange;
 use crate::store::{Store, on};
 
 /// Two cores may be busy with other tests.
@@ -241,6 +244,48 @@ async fn a_stream_ends_with_the_session_and_the_membership_that_it_stands_on() {
         };
         assert!(last < Duration::from_secs(8), "{last:?}");
         assert_eq!(every.next().await, None);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_is_cut_off_for_good_does_not_take_a_stream_up_again() {
+    each(async |store| {
+        let (bob, cookie) = signed_in(&store, "bob", false).await;
+        let place = store.add_workspace("A", &bob, 1).await.unwrap();
+        let secret = Secret::fresh(Opens::Api).unwrap();
+        let new = NewToken {
+            workspace: &place,
+            user: &bob,
+            name: "ci",
+            scope: "read",
+            digest: &secret.digest,
+            ends: None,
+        };
+        let token = store.add_token(new, 1).await.unwrap();
+        let console = running(&store).await;
+        let query = format!("?topics=workspace/{place}");
+        let bearer = format!("Bearer {}", secret.text);
+        let by_token = [("authorization", bearer.as_str())];
+        let by_cookie = [("cookie", cookie.as_str())];
+        let mut first = Stream::open(&console, &by_token, &query).await;
+        let mut second = Stream::open(&console, &by_cookie, &query).await;
+        store.end_token(&place, &bob, &token).await.unwrap();
+        assert_eq!(first.next().await.unwrap().kind, "end");
+        let off = UserChange {
+            deactivated: Some(true),
+            ..UserChange::default()
+        };
+        let user = store.user(&bob).await.unwrap().unwrap();
+        store.change_user(&user, &off, 5).await.unwrap();
+        assert_eq!(second.next().await.unwrap().kind, "end");
+        let path = format!("/api/v1/events{query}");
+        for (credential, last) in [(by_token[0], first.last), (by_cookie[0], second.last)] {
+            let last = last.to_string();
+            let again = [credential, ("last-event-id", last.as_str())];
+            let refused = console.ask(Method::GET, &path, &again).await;
+            assert_eq!(refused.status, 401, "{}", refused.text);
+        }
     })
     .await;
 }

@@ -185,7 +185,8 @@ pub(super) const STANDING: &str = "SELECT u.instance_admin, \
      (SELECT m.role FROM members m WHERE m.user_id = u.id AND m.workspace_id = $2), \
      (SELECT count(*) FROM sessions s WHERE s.id = $3 AND s.user_id = u.id AND s.expires_at > $4) \
      + (SELECT count(*) FROM tokens t WHERE t.id = $3 AND t.user_id = u.id AND (t.expires_at IS NULL OR t.expires_at > $4)) \
-     FROM users u WHERE u.id = $1 AND u.deactivated_at IS NULL";
+     FROM users u WHERE u.id = $1 AND u.deactivated_at IS NULL \
+     AND NOT EXISTS (SELECT 1 FROM identities i WHERE i.user_id = u.id AND i.checked_at <= $4 - 900000)";
 
 impl Store {
     /// Whether a credential of somebody still lives, and whether they administer the instance; `None`: it does not.
@@ -200,6 +201,18 @@ impl Store {
         Ok(standing
             .filter(|(_, _, live)| *live > 0)
             .map(|(admin, _, _)| admin))
+    }
+
+    /// Whether a credential of somebody still lives who is in a workspace.
+    pub async fn stands_in(
+        &self,
+        (user, credential): (&str, &str),
+        workspace: &str,
+        now: Millis,
+    ) -> Result<bool, StoreError> {
+        let standing: Option<(bool, Option<String>, i64)> = on!(self, pool => sqlx::query_as(STANDING)
+            .bind(user).bind(workspace).bind(credential).bind(now).fetch_optional(pool).await)?;
+        Ok(standing.is_some_and(|(_, role, live)| live > 0 && role.is_some()))
     }
 }
 

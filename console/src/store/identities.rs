@@ -5,11 +5,23 @@ use super::sealed::put_sealed;
 use super::users::{Home, NewUser, insert_user};
 use super::{Lock, Store, StoreError, on, row, transact};
 use crate::access::Role;
-use crate::clock::{Millis, id};
+use crate::clock::{MINUTE, Millis, id};
 use crate::vault::Sealed;
 
 /// The kind of a sealed token of a provider.
 pub const KIND: &str = "identity";
+/// Whom their provider has not confirmed for so long has no access until it does: what an operator was promised about
+/// people who leave a group. Stands as a number in [`super::change::STANDING`] and in the lookup of sessions.
+pub const CONFIRMED: Millis = 15 * MINUTE;
+
+/// Whose turn it is to be asked about.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    /// Who was confirmed later than this is fresh.
+    pub since: Millis,
+    /// Who was asked about later than this is being asked about, or was just now.
+    pub asked: Millis,
+}
 
 row! {
     /// A person of a provider.
@@ -145,7 +157,7 @@ impl Store {
                 .await?;
             match found {
                 Some((identity, user)) => {
-                    sqlx::query("UPDATE identities SET login = $1, checked_at = $2 WHERE id = $3")
+                    sqlx::query("UPDATE identities SET login = $1, checked_at = $2, asked_at = $2 WHERE id = $3")
                         .bind(known.login)
                         .bind(now)
                         .bind(&identity)
@@ -159,8 +171,8 @@ impl Store {
                 None => {
                     let made = insert_user!(tx, user, home, now);
                     sqlx::query(
-                        "INSERT INTO identities (id, provider, subject, login, user_id, tokens, checked_at) \
-                         VALUES ($1, $2, $3, $4, $5, 0, $6)")
+                        "INSERT INTO identities (id, provider, subject, login, user_id, tokens, checked_at, asked_at) \
+                         VALUES ($1, $2, $3, $4, $5, 0, $6, $6)")
                         .bind(id())
                         .bind(known.provider)
                         .bind(known.subject)
@@ -183,17 +195,46 @@ impl Store {
         )
     }
 
-    /// People with a live session or a token about whom no provider was asked since a time, longest ago first.
-    pub async fn unchecked_identities(
+    /// Claims the next person with a live session or a token about whom the provider has said nothing since `turn.since`
+    /// and whom nobody has claimed since `turn.asked`, longest ago first. Another console claims others.
+    pub async fn claim_identity(
         &self,
-        since: Millis,
+        turn: Turn,
         now: Millis,
-        most: i64,
-    ) -> Result<Vec<Identity>, StoreError> {
-        Ok(on!(self, pool => sqlx::query_as(identities_where!(
-            "checked_at < $1 AND (EXISTS (SELECT 1 FROM sessions s WHERE s.user_id = identities.user_id AND s.expires_at > $2) \
-             OR EXISTS (SELECT 1 FROM tokens t WHERE t.user_id = identities.user_id)) ORDER BY checked_at LIMIT $3"))
-            .bind(since).bind(now).bind(most).fetch_all(pool).await)?)
+    ) -> Result<Option<Identity>, StoreError> {
+        Ok(transact!(self, Lock::Sealed, tx => {
+            let next: Option<Identity> = sqlx::query_as(identities_where!(
+                "checked_at < $1 AND asked_at <= $2 AND (EXISTS (SELECT 1 FROM sessions s WHERE s.user_id = identities.user_id AND s.expires_at > $3) \
+                 OR EXISTS (SELECT 1 FROM tokens t WHERE t.user_id = identities.user_id)) ORDER BY asked_at LIMIT 1"))
+                .bind(turn.since)
+                .bind(turn.asked)
+                .bind(now)
+                .fetch_optional(&mut *tx)
+                .await?;
+            if let Some(next) = &next {
+                sqlx::query("UPDATE identities SET asked_at = $1 WHERE id = $2")
+                    .bind(now)
+                    .bind(&next.id)
+                    .execute(&mut *tx)
+                    .await?;
+            }
+            next
+        }))
+    }
+
+    /// Notes that the provider has just said that somebody may still come in.
+    pub async fn confirm_identity(&self, identity: &str, now: Millis) -> Result<(), StoreError> {
+        on!(self, pool => sqlx::query("UPDATE identities SET checked_at = $1 WHERE id = $2")
+            .bind(now).bind(identity).execute(pool).await.map(|_| ()))?;
+        Ok(())
+    }
+
+    /// Whether somebody's provider, if they have one, has confirmed them within [`CONFIRMED`].
+    pub async fn is_confirmed(&self, user: &str, now: Millis) -> Result<bool, StoreError> {
+        let stale: i64 = on!(self, pool => sqlx::query_scalar(
+            "SELECT count(*) FROM identities WHERE user_id = $1 AND checked_at <= $2")
+            .bind(user).bind(now - CONFIRMED).fetch_one(pool).await)?;
+        Ok(stale == 0)
     }
 
     /// Keeps what asks the provider again, in place of what did before; `false`: seal it again.
@@ -201,15 +242,13 @@ impl Store {
         &self,
         identity: &Identity,
         sealed: &Sealed,
-        now: Millis,
     ) -> Result<bool, StoreError> {
         let version = identity.tokens + 1;
         Ok(transact!(self, Lock::Sealed, tx => {
             let kept = put_sealed!(tx, KIND, &identity.id, "", version, sealed);
             if kept {
-                sqlx::query("UPDATE identities SET tokens = $1, checked_at = $2 WHERE id = $3")
+                sqlx::query("UPDATE identities SET tokens = $1 WHERE id = $2")
                     .bind(version)
-                    .bind(now)
                     .bind(&identity.id)
                     .execute(&mut *tx)
                     .await?;

@@ -39,6 +39,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!(9, "0009_notifications"),
     migration!(10, "0010_denied_names"),
     migration!(11, "0011_codes"),
+    migration!(12, "0012_identity_turns"),
 ];
 
 /// The newest version that this program knows.

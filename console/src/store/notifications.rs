@@ -14,8 +14,8 @@ use crate::vault::Sealed;
 pub const KIND: &str = "notification";
 /// A workspace with more has a program that makes them.
 pub const MOST: i64 = 50;
-/// Deliveries at once.
-const CLAIMED: i64 = 20;
+/// Receivers that are looked at in one go; many more than are told something at the same time.
+const DUE: i64 = 1000;
 
 row! {
     /// Whom to tell.
@@ -256,19 +256,30 @@ impl Store {
         }))
     }
 
-    /// Claims what is due until a time: nobody else tries it before then.
-    pub async fn claim_deliveries(
+    /// Who is to be told something that is due, who waits longest first.
+    pub async fn due_notifications(&self, now: Millis) -> Result<Vec<Notification>, StoreError> {
+        Ok(on!(self, pool => sqlx::query_as(
+            "SELECT n.id, n.workspace_id, n.name, n.kind, n.address, n.topics, n.created_at FROM notifications n \
+             JOIN (SELECT notification_id, min(next_at) AS since FROM deliveries WHERE state = 'waiting' AND next_at <= $1 \
+             GROUP BY notification_id) d ON d.notification_id = n.id ORDER BY d.since LIMIT $2")
+            .bind(now).bind(DUE).fetch_all(pool).await)?)
+    }
+
+    /// Claims the next delivery to one of them until a time: nobody else tries it before then.
+    pub async fn claim_delivery(
         &self,
+        notification: &str,
         now: Millis,
         until: Millis,
-    ) -> Result<Vec<Delivery>, StoreError> {
+    ) -> Result<Option<Delivery>, StoreError> {
         Ok(transact!(self, Lock::Sealed, tx => {
-            let due: Vec<Delivery> = sqlx::query_as(deliveries_where!("state = 'waiting' AND next_at <= $1 ORDER BY next_at LIMIT $2"))
+            let due: Option<Delivery> = sqlx::query_as(deliveries_where!(
+                "notification_id = $1 AND state = 'waiting' AND next_at <= $2 ORDER BY next_at LIMIT 1"))
+                .bind(notification)
                 .bind(now)
-                .bind(CLAIMED)
-                .fetch_all(&mut *tx)
+                .fetch_optional(&mut *tx)
                 .await?;
-            for one in &due {
+            if let Some(one) = &due {
                 sqlx::query("UPDATE deliveries SET next_at = $1, attempts = attempts + 1 WHERE id = $2")
                     .bind(until)
                     .bind(&one.id)

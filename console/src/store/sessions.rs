@@ -128,9 +128,14 @@ impl Store {
         }))
     }
 
-    /// The live session of a secret; that it was used is noted once a minute.
+    /// The live session of a secret, unless the user's provider has not confirmed them for [`CONFIRMED`]; that it was used
+    /// is noted once a minute.
+    ///
+    /// [`CONFIRMED`]: super::identities::CONFIRMED
     pub async fn session(&self, digest: &[u8], now: Millis) -> Result<Option<Session>, StoreError> {
-        let found: Option<Session> = on!(self, pool => sqlx::query_as(sessions_where!("digest = $1 AND expires_at > $2"))
+        let found: Option<Session> = on!(self, pool => sqlx::query_as(sessions_where!(
+            "digest = $1 AND expires_at > $2 AND NOT EXISTS \
+             (SELECT 1 FROM identities i WHERE i.user_id = sessions.user_id AND i.checked_at <= $2 - 900000)"))
             .bind(digest).bind(now).fetch_optional(pool).await)?;
         if let Some(session) = found.as_ref().filter(|s| now - s.seen_at > MINUTE) {
             on!(self, pool => sqlx::query("UPDATE sessions SET seen_at = $1 WHERE id = $2")
@@ -282,6 +287,7 @@ impl Store {
 mod tests {
     use super::super::testing::each;
     use super::super::users::{Home, NewUser};
+    use super::super::workspaces::Visible;
     use super::*;
 
     #[tokio::test]
@@ -310,12 +316,27 @@ mod tests {
                     .unwrap()
                     .is_some()
             );
+            let token = NewToken {
+                workspace: &store
+                    .workspaces_of(&ada, Visible::Every, "", 1)
+                    .await
+                    .unwrap()[0]
+                    .id,
+                user: &ada,
+                name: "ci",
+                scope: "read",
+                digest: b"token",
+                ends: None,
+            };
+            store.add_token(token, 2).await.unwrap();
+            assert!(store.token(b"token", 3).await.unwrap().is_some());
             store
                 .change_password(&ada, Some("old"), "new", "")
                 .await
                 .unwrap();
             assert_eq!(store.add_session(session(b"two"), 3).await.unwrap(), None);
             assert_eq!(store.sessions_of(&ada, 4).await.unwrap(), []);
+            assert_eq!(store.token(b"token", 4).await.unwrap(), None);
         })
         .await;
     }

@@ -299,8 +299,9 @@ impl Store {
         }))
     }
 
-    /// Another password in place of the one that was proven; every session but one ends. `false`: it was replaced by
-    /// another meanwhile.
+    /// Another password in place of the one that was proven; every session but one ends, and every API token: who changes
+    /// a password because somebody else knows it is rid of all that was made with it. `false`: it was replaced by another
+    /// meanwhile.
     pub async fn change_password(
         &self,
         user: &str,
@@ -324,6 +325,10 @@ impl Store {
             sqlx::query("DELETE FROM sessions WHERE user_id = $1 AND id <> $2")
                 .bind(user)
                 .bind(keep)
+                .execute(&mut *tx)
+                .await?;
+            sqlx::query("DELETE FROM tokens WHERE user_id = $1")
+                .bind(user)
                 .execute(&mut *tx)
                 .await?;
             true

@@ -10,7 +10,8 @@ const folder = process.argv[2] ?? "dist/app";
 for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
   // the page itself changes with every answer
   if (!entry.isFile() || entry.name === "index.html") continue;
-  const path = join(entry.parentPath, entry.name);
+  // Node 18.19 knows it by its older name alone
+  const path = join(entry.parentPath ?? entry.path, entry.name);
   const plain = readFileSync(path);
   const twins = [
     ["gz", gzipSync(plain, { level: 9 })],

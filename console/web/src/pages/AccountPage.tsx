@@ -93,7 +93,7 @@ function ChangePassword() {
   const change = useMutation({
     mutationFn: () => take(api.PUT("/api/v1/session/password", { body: { current, password } })),
     onSuccess: () => {
-      told("Your password was changed; every other device was signed out.");
+      told("Your password was changed; every other device was signed out, and your API tokens were ended.");
       setCurrent("");
       setPassword("");
       return queries.invalidateQueries({ queryKey: ["devices"] });
@@ -109,7 +109,7 @@ function ChangePassword() {
       <form onSubmit={submit}>
         <Stack maw={400}>
           <PasswordInput label="Current password" autoComplete="current-password" required value={current} error={wrongField(change.error, "current")} onChange={(event) => setCurrent(event.currentTarget.value)} />
-          <PasswordInput label="New password" description="At least 12 characters. Every other device is signed out." autoComplete="new-password" required value={password} error={wrongField(change.error, "password")} onChange={(event) => setPassword(event.currentTarget.value)} />
+          <PasswordInput label="New password" description="At least 12 characters. Every other device is signed out, and your API tokens end." autoComplete="new-password" required value={password} error={wrongField(change.error, "password")} onChange={(event) => setPassword(event.currentTarget.value)} />
           <ProblemAlert error={change.error} shown={["current", "password"]} />
           <Group><Button type="submit" loading={change.isPending}>Change the password</Button></Group>
         </Stack>

@@ -35,7 +35,8 @@ export async function until<T>(what: string, ask: () => T | undefined | Promise<
   }
 }
 
-async function freePort(): Promise<number> {
+/** A port that was free a moment ago. */
+export async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((go) => server.listen(0, "127.0.0.1", go));
   const { port } = server.address() as AddressInfo;

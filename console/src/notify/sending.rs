@@ -1,0 +1,159 @@
+//! How many are told something at the same time: a receiver that hangs keeps only its own waiting.
+//!
+//! Receivers are told one thing after the other, and many receivers at once: a few of one host or of the mail server, some
+//! of one workspace, [`AT_ONCE`] of all. So whoever makes receivers that hang holds up their own workspace, and of others
+//! only who is told at the same host.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::{CLAIM, attempt, told};
+use crate::clock::{self, Millis};
+use crate::outbound::Target;
+use crate::server::app::App;
+use crate::store::StoreError;
+use crate::store::events;
+use crate::store::notifications::Notification;
+
+/// Receivers in all.
+const AT_ONCE: usize = 64;
+/// Of one workspace.
+const OF_ONE_WORKSPACE: usize = 8;
+/// At one host, or by the mail server.
+const AT_ONE_TARGET: usize = 4;
+/// To one receiver before others have their turn.
+const IN_A_ROW: usize = 10;
+/// Without being woken: other consoles' events, and what is tried again.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// What is being sent.
+struct Sending {
+    app: App,
+    under_way: FuturesUnordered<BoxFuture<'static, (Notification, usize)>>,
+    /// How many are under way by workspace, and by target.
+    counts: HashMap<(Counted, String), usize>,
+    /// Who is being told.
+    told: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Counted {
+    Workspace,
+    Target,
+}
+
+/// Where a receiver is.
+fn target(whom: &Notification) -> String {
+    match Target::parse(&whom.address) {
+        Ok(target) if whom.kind == "webhook" => target.host.to_string(),
+        _ => whom.kind.clone(),
+    }
+}
+
+impl Sending {
+    fn of(app: App) -> Self {
+        Self {
+            app,
+            under_way: FuturesUnordered::new(),
+            counts: HashMap::new(),
+            told: Vec::new(),
+        }
+    }
+
+    /// What a receiver counts as, and how many of that may be under way.
+    fn limits(whom: &Notification) -> [((Counted, String), usize); 2] {
+        [
+            (
+                (Counted::Workspace, whom.workspace_id.clone()),
+                OF_ONE_WORKSPACE,
+            ),
+            ((Counted::Target, target(whom)), AT_ONE_TARGET),
+        ]
+    }
+
+    /// Begins to tell whoever is due and has room.
+    async fn begin(&mut self, now: Millis) -> Result<(), StoreError> {
+        for whom in self.app.store.due_notifications(now).await? {
+            let limits = Self::limits(&whom);
+            let room = limits
+                .iter()
+                .all(|(key, most)| self.counts.get(key).is_none_or(|count| count < most));
+            if self.under_way.len() < AT_ONCE && room && !self.told.contains(&whom.id) {
+                for (key, _) in limits {
+                    *self.counts.entry(key).or_default() += 1;
+                }
+                self.told.push(whom.id.clone());
+                let telling = tell(self.app.clone(), whom, now);
+                self.under_way.push(Box::pin(telling));
+            }
+        }
+        Ok(())
+    }
+
+    /// One receiver was told all that it is told for now; how much. `None`: nothing is under way.
+    async fn end(&mut self) -> Option<usize> {
+        let (whom, sent) = self.under_way.next().await?;
+        for (key, _) in Self::limits(&whom) {
+            if let Some(count) = self.counts.get_mut(&key) {
+                *count -= 1;
+                if *count == 0 {
+                    self.counts.remove(&key);
+                }
+            }
+        }
+        self.told.retain(|id| *id != whom.id);
+        Some(sent)
+    }
+}
+
+/// Tells one receiver what is due, one after the other; how much that was.
+async fn tell(app: App, whom: Notification, now: Millis) -> (Notification, usize) {
+    let begun = Instant::now();
+    let mut sent = 0;
+    while sent < IN_A_ROW {
+        let passed = Millis::try_from(begun.elapsed().as_millis()).unwrap_or_default();
+        let at = now.saturating_add(passed);
+        let done = match app.store.claim_delivery(&whom.id, at, at + CLAIM).await {
+            Ok(Some(delivery)) => attempt(&app, &whom, &delivery, at).await,
+            Ok(None) => break,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = done {
+            told(&error, "sending notifications");
+            break;
+        }
+        sent += 1;
+    }
+    (whom, sent)
+}
+
+/// Sends what is due until the console stops.
+pub async fn keep_sending(app: App) {
+    let mut rung = events::rung();
+    let mut sending = Sending::of(app);
+    loop {
+        if let Err(error) = sending.begin(clock::now()).await {
+            told(&error, "looking for notifications that are due");
+        }
+        tokio::select! {
+            Some(_) = sending.end() => {}
+            _ = tokio::time::timeout(EVERY, rung.changed()) => {}
+        }
+    }
+}
+
+/// Sends what is due and waits for the end of it; how many that were.
+pub async fn send_due(app: &App, now: Millis) -> Result<usize, StoreError> {
+    let mut sending = Sending::of(app.clone());
+    let mut sent = 0;
+    loop {
+        sending.begin(now).await?;
+        match sending.end().await {
+            Some(more) => sent += more,
+            None => return Ok(sent),
+        }
+    }
+}
