@@ -13,7 +13,7 @@ use super::testing::{Console, signed_in};
 use crate::accounts::secret::{Opens, Secret};
 use crate::store::sessions::NewToken;
 use crate::store::testing::each;
-use crate::store::users::UserChange;
+use crate::store::users::{Changed, UserChange};
 use crate::store::{Store, on};
 
 /// Two cores may be busy with other tests.
@@ -251,8 +251,11 @@ async fn a_stream_ends_with_the_session_and_the_membership_that_it_stands_on() {
 #[tokio::test]
 async fn who_is_cut_off_for_good_does_not_take_a_stream_up_again() {
     each(async |store| {
+        let (ada, _) = signed_in(&store, "ada", true).await;
         let (bob, cookie) = signed_in(&store, "bob", false).await;
-        let place = store.add_workspace("A", &bob, 1).await.unwrap();
+        let place = store.add_workspace("A", &ada, 1).await.unwrap();
+        let member = crate::access::Role::Member;
+        assert!(store.add_member(&place, &bob, member, 1).await.unwrap());
         let secret = Secret::fresh(Opens::Api).unwrap();
         let new = NewToken {
             workspace: &place,
@@ -277,7 +280,8 @@ async fn who_is_cut_off_for_good_does_not_take_a_stream_up_again() {
             ..UserChange::default()
         };
         let user = store.user(&bob).await.unwrap().unwrap();
-        store.change_user(&user, &off, 5).await.unwrap();
+        let done = store.change_user(&user, &off, 5).await.unwrap();
+        assert_eq!(done, Changed::Done);
         assert_eq!(second.next().await.unwrap().kind, "end");
         let path = format!("/api/v1/events{query}");
         for (credential, last) in [(by_token[0], first.last), (by_cookie[0], second.last)] {
