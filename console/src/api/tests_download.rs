@@ -31,9 +31,10 @@ async fn a_download_breaks_off_when_its_reader_loses_access() {
         let hold = claimed.unwrap().unwrap().hold;
         assert_eq!(store.begin_run(&hold, 5).await.unwrap(), Begun::Yes);
         for n in 0..3_u8 {
+            let printed = vec![b'a' + n; PIECE];
             let piece = Piece {
                 to: Printed::Stdout,
-                data: &[b'a' + n; PIECE],
+                data: &printed,
                 at: 7,
             };
             let from = i64::from(n) << 20;
