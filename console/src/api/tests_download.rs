@@ -30,6 +30,8 @@ async fn a_download_breaks_off_when_its_reader_loses_access() {
             .await;
         let hold = claimed.unwrap().unwrap().hold;
         assert_eq!(store.begin_run(&hold, 5).await.unwrap(), Begun::Yes);
+        let with = json!({ "engine": "test" });
+        assert!(store.run_started(&hold, &with, 6).await.unwrap());
         for n in 0..3_u8 {
             let printed = vec![b'a' + n; PIECE];
             let piece = Piece {
