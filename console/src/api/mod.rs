@@ -38,6 +38,8 @@ mod tests_codes;
 #[cfg(test)]
 mod tests_gateway;
 #[cfg(test)]
+mod tests_double;
+#[cfg(test)]
 mod tests_download;
 #[cfg(test)]
 mod tests_membership;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::tests_providers::{Double, console, me, sign_in};
+use super::tests_double::{Double, console, me, sign_in};
 use crate::accounts::oidc::Person;
 use crate::accounts::secret::{Opens, Secret};
 use crate::clock::{self, MINUTE};
