@@ -31,7 +31,7 @@ pub(super) struct Inner {
     pub(super) claims: Value,
     /// Of the sign-in under way.
     nonce: String,
-    challenge: String,
+    pub(super) challenge: String,
     /// Statuses and bodies by path.
     pub(super) github: Value,
     /// Whether a refresh token is still good.
