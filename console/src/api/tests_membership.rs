@@ -202,8 +202,8 @@ async fn comes(console: &Console, name: &str) {
 
 #[tokio::test]
 async fn many_people_of_a_slow_provider_are_asked_about_at_the_same_time() {
-    /// One after the other they would take a minute.
-    const PEOPLE: i64 = 400;
+    /// One after the other they would take more than two minutes.
+    const PEOPLE: i64 = 70;
     each(async |store| {
         let double = Double::start().await;
         let console = console(store.clone(), &double, Some(&["crew"])).await;
@@ -212,11 +212,11 @@ async fn many_people_of_a_slow_provider_are_asked_about_at_the_same_time() {
             comes(&console, &format!("p{n}")).await;
         }
         ago(&store, 10).await;
-        double.0.lock().unwrap().slow = Duration::from_millis(150);
+        double.0.lock().unwrap().slow = Duration::from_secs(2);
         let asked = Instant::now();
         membership::check(&console.app, clock::now()).await;
         let took = asked.elapsed();
-        assert!(took < Duration::from_secs(30), "{took:?}");
+        assert!(took < Duration::from_secs(100), "{took:?}");
         let most = double.0.lock().unwrap().at_once.1;
         assert!((16..=32).contains(&most), "{most}");
         let confirmed: i64 = on!(&store, pool => sqlx::query_scalar("SELECT count(*) FROM identities WHERE checked_at >= $1")
