@@ -94,7 +94,7 @@ auth:
       await page.reload();
       return (await page.getByRole("button", { name: "Sign in with Company" }).isVisible()) ? true : undefined;
     });
-  });
+  }, 5 * A_TURN);
 
   test("whoever is no account there any more is out", async () => {
     provider.people.set("eve", of("Eve", "crew"));
@@ -107,5 +107,5 @@ auth:
       await page.reload();
       return (await page.getByRole("button", { name: "Sign in with Company" }).isVisible()) ? true : undefined;
     }, A_TURN);
-  });
+  }, 3 * A_TURN);
 });
