@@ -36,11 +36,11 @@ mod tests_checklist;
 #[cfg(test)]
 mod tests_codes;
 #[cfg(test)]
-mod tests_gateway;
-#[cfg(test)]
 mod tests_double;
 #[cfg(test)]
 mod tests_download;
+#[cfg(test)]
+mod tests_gateway;
 #[cfg(test)]
 mod tests_membership;
 #[cfg(test)]
