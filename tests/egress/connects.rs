@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use lab::client::{Connect, at, connect_within};
+use lab::client::{Connect, at, connect, connect_within};
 use lab::origin::port;
+use lab::pace::Pace;
 use lab::topology::{PUBLIC4, PUBLIC6, SILENT4, UNREACHABLE4, ip};
+use lab::wait::LIMIT;
 use lab::{Lab, policies};
 
 fn lab() -> Lab {
@@ -18,12 +20,7 @@ fn a_closed_port_is_refused_and_the_origin_was_asked() {
     let sandbox = lab.sandbox(policies::INTERNET);
     for address in [PUBLIC4, PUBLIC6] {
         let mark = lab.capture.mark();
-        let outcome = sandbox.run(|| {
-            connect_within(
-                SocketAddr::new(ip(address), port::CLOSED),
-                Duration::from_secs(3),
-            )
-        });
+        let outcome = sandbox.run(|| connect(SocketAddr::new(ip(address), port::CLOSED)));
         assert!(outcome.is_refused(), "{address}: {outcome:?}");
         assert!(
             lab.capture
@@ -47,12 +44,7 @@ fn a_dead_host_stays_silent() {
 fn an_unreachable_host_is_unreachable() {
     let lab = lab();
     let sandbox = lab.sandbox(policies::INTERNET);
-    let outcome = sandbox.run(|| {
-        connect_within(
-            SocketAddr::new(ip(UNREACHABLE4), 443),
-            Duration::from_secs(4),
-        )
-    });
+    let outcome = sandbox.run(|| connect(SocketAddr::new(ip(UNREACHABLE4), 443)));
     assert!(matches!(outcome, Connect::Unreachable(_)), "{outcome:?}");
 }
 
@@ -61,14 +53,11 @@ fn a_denied_connect_is_reset_at_once_and_nothing_is_sent() {
     let lab = lab();
     let sandbox = lab.sandbox(policies::DOMAINS);
     let mark = lab.capture.mark();
-    let started = Instant::now();
-    let name = sandbox.run(|| connect_within(at("ok.sallylab.net", 22), Duration::from_secs(3)));
+    let (pace, started) = (Pace::watch(), Instant::now());
+    let name = sandbox.run(|| connect(at("ok.sallylab.net", 22)));
+    let took = started.elapsed();
     assert!(name.is_refused(), "{name:?}");
-    assert!(
-        started.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        started.elapsed()
-    );
+    assert!(took < pace.stretches(Duration::from_secs(1)), "{took:?}");
     assert!(lab.capture.touching(mark, ip(PUBLIC4)).is_empty());
 }
 
@@ -79,8 +68,7 @@ fn happy_eyeballs_reaches_the_family_that_works() {
     lab.origins
         .zone
         .addresses("ok.sallylab.net", &[SILENT4, PUBLIC6]);
-    let outcome =
-        sandbox.run(|| connect_within(at("ok.sallylab.net", port::ECHO), Duration::from_secs(5)));
+    let outcome = sandbox.run(|| connect(at("ok.sallylab.net", port::ECHO)));
     assert!(outcome.is_open(), "{outcome:?}");
 }
 
@@ -90,17 +78,10 @@ fn the_end_is_mirrored_as_a_reset() {
     let sandbox = lab.sandbox(policies::INTERNET);
     let mark = lab.origins.ended.mark();
     sandbox.run(|| {
-        let stream = connect_within(
-            SocketAddr::new(ip(PUBLIC4), port::MUTE),
-            Duration::from_secs(3),
-        )
-        .expect_open();
+        let stream = connect(SocketAddr::new(ip(PUBLIC4), port::MUTE)).expect_open();
         let socket = socket2::SockRef::from(&stream);
         socket.set_linger(Some(Duration::ZERO)).expect("linger");
     });
-    let ended = lab
-        .origins
-        .ended
-        .wait(mark, Duration::from_secs(5), |_| true);
+    let ended = lab.origins.ended.wait(mark, LIMIT, |_| true);
     assert!(matches!(ended, Some((_, true))), "the origin saw {ended:?}");
 }

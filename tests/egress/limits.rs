@@ -14,7 +14,7 @@ fn flows_above_the_limit_are_reset_and_recorded() {
     let to = SocketAddr::new(ip(PUBLIC4), port::MUTE);
     let open: Vec<_> = sandbox.run(|| (0..3).map(|_| connect(to).expect_open()).collect());
     assert!(sandbox.run(|| connect(to)).is_refused());
-    assert!(lab.records().iter().any(|r| r["reason"] == "limit_flows"));
+    lab.recorded("the denial", |r| r["reason"] == "limit_flows");
     drop(open);
 }
 
@@ -49,9 +49,7 @@ fn an_upload_budget_ends_the_flow_that_exceeds_it() {
         arrived < 2 << 20,
         "{arrived} bytes arrived under a budget of 64 KiB"
     );
-    assert!(
-        lab.records()
-            .iter()
-            .any(|r| r.to_string().contains("limit_upload"))
-    );
+    lab.recorded("the end of the flow", |r| {
+        r.to_string().contains("limit_upload")
+    });
 }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use lab::client::{self, PATIENCE, ask, connect, exchange};
+use lab::client::{self, SURELY, ask, connect, exchange};
 use lab::dns::{self, Record, code, kind, query};
 use lab::origin::{Reply, port};
 use lab::topology::{PUBLIC4, PUBLIC6, SERVICE4, ip};
@@ -135,7 +135,7 @@ fn malformed_questions_and_other_operations_are_refused_in_dns_terms() {
     let sandbox = lab.sandbox(policies::DOMAINS);
     let ask = |bytes: &[u8]| {
         sandbox
-            .run(|| dns::ask_udp(client::resolver(), bytes, PATIENCE))
+            .run(|| dns::ask_udp(client::resolver(), bytes, SURELY))
             .map(|m| m.code())
     };
     let mut none = query(1, "ok.sallylab.net", kind::A);
@@ -156,11 +156,11 @@ fn foreign_resolvers_answer_with_the_policy() {
     let sandbox = lab.sandbox(policies::DOMAINS);
     let google = std::net::SocketAddr::new(ip("8.8.8.8"), 53);
     let denied = sandbox
-        .run(|| dns::ask_udp(google, &query(1, "evil.sallylab.net", kind::A), PATIENCE))
+        .run(|| dns::ask_udp(google, &query(1, "evil.sallylab.net", kind::A), SURELY))
         .expect("answer");
     assert_eq!(denied.code(), code::NXDOMAIN);
     let permitted = sandbox
-        .run(|| dns::ask_tcp(google, &query(1, "ok.sallylab.net", kind::A), PATIENCE))
+        .run(|| dns::ask_tcp(google, &query(1, "ok.sallylab.net", kind::A), SURELY))
         .expect("answer");
     assert_eq!(permitted.addresses().len(), 1);
 }
@@ -308,15 +308,15 @@ fn a_denied_alias_denies_dns_leases_and_proxy_alike() {
     assert!(a.len() == 1 && b.len() == 1 && a != b, "{a:?} {b:?}");
     let dial = |to: &[IpAddr]| {
         let to = SocketAddr::new(to[0], port::ECHO);
-        sandbox.run(|| client::connect_within(to, PATIENCE))
+        sandbox.run(|| client::connect_within(to, SURELY))
     };
     assert!(dial(&a).is_open() && dial(&b).is_open());
     lab.replace_policy(&sandbox, &shut).expect(0);
     // the lease stays what it was: the name; and the name leads to what is denied now
     assert!(dial(&a).is_refused());
-    let records = lab.records();
-    let mut denied = records.iter().filter(|r| r["reason"] == "name_denied");
-    assert!(denied.any(|r| r["subject"]["door"] == "tcp"), "{records:?}");
+    lab.recorded("the denial of the dial", |r| {
+        r["reason"] == "name_denied" && r["subject"]["door"] == "tcp"
+    });
     let answer = sandbox.run(|| ask("a.ok.sallylab.net", kind::A)).unwrap();
     assert_eq!(answer.code(), code::NXDOMAIN);
     let why = answer.extended_error().unwrap_or_default();

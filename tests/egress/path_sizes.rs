@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use lab::client::{PATIENCE, connect};
+use lab::client::{SURELY, connect};
 use lab::namespace::Namespace;
 use lab::topology::ip;
 use lab::wait::eventually;
@@ -146,7 +146,7 @@ fn tcp_finds_a_narrow_path_in_both_directions() {
     let _far = Far::new(&lab);
     let sandbox = lab.sandbox(policies::INTERNET);
     for to in FAR {
-        assert!(carries(&sandbox, to, PATIENCE), "{to}");
+        assert!(carries(&sandbox, to, SURELY), "{to}");
     }
 }
 
@@ -164,7 +164,7 @@ fn tcp_outlasts_routers_that_tell_nothing_where_the_host_probes() {
         namespace.sysctl("net/ipv4/tcp_mtu_probing", "2");
     }
     for to in FAR {
-        assert!(carries(&sandbox, to, 4 * PATIENCE), "{to}");
+        assert!(carries(&sandbox, to, SURELY), "{to}");
     }
 }
 
@@ -175,7 +175,7 @@ fn a_sandbox_with_a_smaller_link_loses_nothing_of_a_stream() {
     let sandbox = lab.sandbox(policies::INTERNET);
     sandbox.namespace().ip(&["link set eth0 mtu 1280"]);
     for to in FAR {
-        assert!(carries(&sandbox, to, PATIENCE), "{to}");
+        assert!(carries(&sandbox, to, SURELY), "{to}");
     }
 }
 

@@ -22,7 +22,7 @@ if role == "server":
     now = int(time.time()) + EPOCH
     s.sendto(struct.pack("!BBbb11I", 0x24, 1, 6, -20, 0, 0, 0, now, 0, *struct.unpack("!2I", data[40:48]), now, 0, now, 0), peer)
 else:
-    s.settimeout(5)
+    s.settimeout(10)
     s.connect((host, 123))
     sent = int(time.time()) + EPOCH
     s.send(struct.pack("!BBbb11I", 0x23, 0, 6, -20, *[0] * 9, sent, 0))
@@ -44,7 +44,7 @@ fn a_time_client_is_answered_in_both_families() {
     for host in [PUBLIC4, PUBLIC6] {
         let (internet, serving) = (lab.topology.internet.clone(), script.clone());
         let server = std::thread::spawn(move || {
-            internet.exec(&["timeout", "20", "python3", &serving, host, "server"])
+            internet.exec(&["timeout", "90", "python3", &serving, host, "server"])
         });
         let client = ["python3", script.as_str(), host, "client"];
         let answer = eventually("an answer", || {
@@ -67,7 +67,7 @@ fn ntpdig_takes_the_time_of_a_permitted_server_and_of_no_other() {
     let sandbox = lab.sandbox(POLICY);
     let internet = lab.topology.internet.clone();
     let server = std::thread::spawn(move || {
-        internet.exec(&["timeout", "20", "python3", &script, PUBLIC4, "server"])
+        internet.exec(&["timeout", "90", "python3", &script, PUBLIC4, "server"])
     });
     let lease = sandbox.run(|| at("ok.sallylab.net", 123)).ip().to_string();
     eventually("the time", || {
@@ -93,7 +93,7 @@ impl Drop for Killed {
 
 /// Starts mosh-client on a terminal of its own.
 fn mosh(sandbox: &Sandbox, key: &str, to: &str) -> Child {
-    let line = format!("stty rows 24 cols 80; exec timeout 20 mosh-client {to} 60001");
+    let line = format!("stty rows 24 cols 80; exec timeout 90 mosh-client {to} 60001");
     let mut command = Command::new("script");
     command
         .args(["-qec", &line, "/dev/null"])
@@ -165,7 +165,7 @@ fn a_resolver_that_validates_gets_no_address_and_one_that_does_not_gets_the_leas
     let lab = Lab::builder().gateway_only().start();
     let sandbox = lab.sandbox(policies::INTERNET);
     let ask = |options: &[&str]| {
-        let mut argv = vec!["timeout", "20", "delv", "@198.18.0.1"];
+        let mut argv = vec!["timeout", "90", "delv", "@198.18.0.1"];
         argv.extend(options);
         argv.extend(["ok.sallylab.net", "A"]);
         said(&sandbox.exec(&argv))
@@ -200,7 +200,7 @@ fn iperf3_measures_datagrams() {
     let sandbox = lab.sandbox(policies::INTERNET);
     let internet = lab.topology.internet.clone();
     let server = std::thread::spawn(move || {
-        internet.exec(&["timeout", "20", "iperf3", "-s", "-1", "-B", PUBLIC4])
+        internet.exec(&["timeout", "90", "iperf3", "-s", "-1", "-B", PUBLIC4])
     });
     let report = eventually("a measurement", || {
         let client = ["iperf3", "-u", "-c", PUBLIC4, "-b", "20M", "-t", "1", "-J"];

@@ -64,9 +64,9 @@ fn turned_off_opens_private_networks_to_internet_policies_and_nothing_else() {
     assert!(said.contains("turned off"), "{said}");
     let verdict = said.lines().last().unwrap_or_default();
     assert!(verdict.starts_with("Turned off: "), "{said}");
-    let record = lab.records();
-    let reached = record.iter().any(|entry| entry.to_string().contains(LAN4));
-    assert!(reached, "what is open is recorded all the same");
+    lab.recorded("what is open is recorded all the same", |entry| {
+        entry.to_string().contains(LAN4)
+    });
 }
 
 #[test]

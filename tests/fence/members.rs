@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use lab::client::{ask, connect, connect_within, resolve4, resolve6};
+use lab::client::{SURELY, ask, connect, connect_within, resolve4, resolve6};
 use lab::dns::{code, kind};
 use lab::namespace::Namespace;
 use lab::wait::eventually;
@@ -41,11 +41,25 @@ pub fn serve(sandbox: &Sandbox) {
 
 fn echoes_on(stream: &mut TcpStream) -> bool {
     let mut back = [0; 4];
-    stream.write_all(b"ping").is_ok() && stream.read_exact(&mut back).is_ok() && &back == b"ping"
+    let patient = stream.set_read_timeout(Some(SURELY)).is_ok();
+    patient
+        && stream.write_all(b"ping").is_ok()
+        && stream.read_exact(&mut back).is_ok()
+        && &back == b"ping"
 }
 
+/// What must be reached, within a patient time.
 pub fn reaches(from: &Sandbox, to: IpAddr) -> bool {
-    from.run(|| match connect_within(SocketAddr::new(to, PORT), SHORT) {
+    echoes_within(from, to, SURELY)
+}
+
+/// What must not be reached, or not yet.
+pub fn reaches_soon(from: &Sandbox, to: IpAddr) -> bool {
+    echoes_within(from, to, SHORT)
+}
+
+fn echoes_within(from: &Sandbox, to: IpAddr, limit: Duration) -> bool {
+    from.run(|| match connect_within(SocketAddr::new(to, PORT), limit) {
         lab::client::Connect::Open(mut stream) => echoes_on(&mut stream),
         _ => false,
     })
@@ -63,10 +77,15 @@ fn carries_bulk(from: &Sandbox, to: IpAddr) -> bool {
     writing.join().expect("writer") && read && back == sent
 }
 
+/// Whether a datagram that must come back does.
 pub fn datagrams(from: &Sandbox, to: IpAddr) -> bool {
+    datagrams_within(from, to, SURELY)
+}
+
+fn datagrams_within(from: &Sandbox, to: IpAddr, limit: Duration) -> bool {
     from.run(|| {
         let to = SocketAddr::new(to, PORT);
-        lab::client::datagram(to, b"ping", SHORT).is_ok_and(|back| back == b"ping")
+        lab::client::datagram(to, b"ping", limit).is_ok_and(|back| back == b"ping")
     })
 }
 
@@ -96,7 +115,7 @@ fn a_service_reaches_a_sibling_that_it_needs_by_name_and_is_not_reached_back() {
         (&web, &idle),
     ] {
         assert!(
-            !reaches(from, to.v4()) && !reaches(from, to.v6()),
+            !reaches_soon(from, to.v4()) && !reaches_soon(from, to.v6()),
             "{} reached {}",
             from.name(),
             to.name()
@@ -106,7 +125,7 @@ fn a_service_reaches_a_sibling_that_it_needs_by_name_and_is_not_reached_back() {
     assert!(datagrams(&db, web.v4()) && datagrams(&db, web.v6()));
     for (from, to) in [(&idle, &db), (&web, &idle)] {
         assert!(
-            !datagrams(from, to.v4()) && !datagrams(from, to.v6()),
+            !datagrams_within(from, to.v4(), SHORT) && !datagrams_within(from, to.v6(), SHORT),
             "{} reached {}",
             from.name(),
             to.name()
@@ -140,11 +159,12 @@ fn members_of_other_apps_and_runs_stay_apart() {
     assert!(reaches(&own, db.v4()), "the permitted twin");
     for outsider in [&stranger, &run] {
         assert!(
-            !reaches(outsider, db.v4()) && !reaches(outsider, db.v6()),
+            !reaches_soon(outsider, db.v4()) && !reaches_soon(outsider, db.v6()),
             "{}",
             outsider.name()
         );
-        assert!(!datagrams(outsider, db.v4()), "{}", outsider.name());
+        let came_back = datagrams_within(outsider, db.v4(), SHORT);
+        assert!(!came_back, "{}", outsider.name());
         assert_eq!(
             outsider.run(|| ask("db", kind::A)).map(|a| a.addresses()),
             Some(vec![]),
@@ -152,7 +172,7 @@ fn members_of_other_apps_and_runs_stay_apart() {
             outsider.name()
         );
     }
-    assert!(!reaches(&own, run.v4()) && !reaches(&own, run.v6()));
+    assert!(!reaches_soon(&own, run.v4()) && !reaches_soon(&own, run.v6()));
     // a run still has what its policy gives it
     let far = SocketAddr::new(
         lab::topology::ip(lab::topology::PUBLIC4),
@@ -171,16 +191,19 @@ fn a_killed_gateway_adopts_its_members_and_their_connections_outlive_it() {
     let mut stream = web.run(|| connect(SocketAddr::new(db.v4(), PORT)).expect_open());
     assert!(echoes_on(&mut stream));
     lab.gateway_mut().kill();
-    assert!(!reaches(&db, web.v4()), "killing the gateway opens nothing");
+    assert!(
+        !reaches_soon(&db, web.v4()),
+        "killing the gateway opens nothing"
+    );
     lab.gateway_mut().launch();
     eventually("the members to be adopted", || {
-        reaches(&web, db.v4()).then_some(())
+        reaches_soon(&web, db.v4()).then_some(())
     });
     assert!(
         echoes_on(&mut stream),
         "a connection between siblings survives"
     );
-    assert!(!reaches(&db, web.v4()) && !reaches(&db, web.v6()));
+    assert!(!reaches_soon(&db, web.v4()) && !reaches_soon(&db, web.v6()));
     eventually("the name to be known again", || {
         (web.run(|| resolve4("db")) == [db.v4()]).then_some(())
     });
@@ -227,7 +250,7 @@ fn lanes_that_somebody_changes_are_put_back_and_a_deleted_link_leaves_the_others
     let gateway = lab.gateway().namespace();
     gateway.exec(&["nft", "flush", "table", "netdev", "sallyport-members"]);
     eventually("the lanes to come back", || {
-        reaches(&web, db.v4()).then_some(())
+        reaches_soon(&web, db.v4()).then_some(())
     });
     let links = gateway.exec(&["ip", "-o", "link", "show"]);
     let alias = |name: &str| -> Option<String> {
@@ -247,7 +270,7 @@ fn lanes_that_somebody_changes_are_put_back_and_a_deleted_link_leaves_the_others
         (!list.out.contains(cache.name())).then_some(())
     });
     eventually("the others to go on", || {
-        reaches(&web, db.v4()).then_some(())
+        reaches_soon(&web, db.v4()).then_some(())
     });
 }
 

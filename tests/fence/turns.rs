@@ -4,9 +4,8 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use lab::client::connect_within;
+use lab::client::connect;
 use lab::control::ask;
 use lab::namespace::Namespace;
 use lab::origin::port;
@@ -14,10 +13,8 @@ use lab::topology::{PUBLIC4, ip};
 use lab::wait::eventually;
 use lab::{Lab, Sandbox, policies};
 
-const SHORT: Duration = Duration::from_millis(600);
-
 fn echoes(sandbox: &Sandbox) -> bool {
-    sandbox.run(|| connect_within(SocketAddr::new(ip(PUBLIC4), port::ECHO), SHORT).is_open())
+    sandbox.run(|| connect(SocketAddr::new(ip(PUBLIC4), port::ECHO)).is_open())
 }
 
 fn detach(control: &Path, name: &str) -> u16 {

@@ -160,7 +160,7 @@ fn names_beyond_the_budget_are_denied_and_others_are_not() {
     let fresh = explained(&lab, sandbox.name(), "four.sallylab.net:80");
     assert_eq!(fresh["reason"], "limit_names", "{fresh:#}");
     sandbox.run(|| ask("four.sallylab.net", 1));
-    assert!(lab.records().iter().any(|r| r["reason"] == "limit_names"));
+    lab.recorded("the denial", |r| r["reason"] == "limit_names");
 }
 
 #[test]

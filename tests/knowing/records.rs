@@ -2,11 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixDatagram;
-use std::time::Duration;
 
 use lab::client::{at, connect, http_get};
 use lab::topology::{HOST_LAN4, PUBLIC4, ip};
-use lab::wait::eventually;
+use lab::wait::{LIMIT, eventually};
 use lab::{Lab, policies};
 use serde_json::Value;
 
@@ -25,19 +24,13 @@ fn everything_that_happened_is_exported_as_events_of_the_schema() {
     eventually("the close record", || {
         lab.records().into_iter().find(|r| r["kind"] == "close")
     });
-    let said = lab
-        .sallyport(&["record", "export", "--format", "ocsf"])
-        .expect(0);
-    let events: Vec<Value> = said
-        .out
-        .lines()
-        .map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{l}: {e}")))
-        .collect();
-    assert_eq!(
-        events.len(),
-        lab.records().len(),
-        "one event for each record"
-    );
+    // what is written between the two is in one of them only
+    let events = eventually("one event for each record", || {
+        let said = lab.sallyport(&["record", "export", "--format", "ocsf"]);
+        let read = |l: &str| serde_json::from_str(l).unwrap_or_else(|e| panic!("{l}: {e}"));
+        let events: Vec<Value> = said.expect(0).out.lines().map(read).collect();
+        (events.len() == lab.records().len()).then_some(events)
+    });
     for (class, name) in [
         (4001, "Open"),
         (4002, "Get"),
@@ -271,9 +264,7 @@ fn a_record_written_anew_is_found_by_what_syslog_kept_and_the_true_one_verifies(
     let directory = tempfile::tempdir().expect("a folder");
     let log = directory.path().join("log");
     let daemon = UnixDatagram::bind(&log).expect("a syslog socket");
-    daemon
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .expect("a limit");
+    daemon.set_read_timeout(Some(LIMIT)).expect("a limit");
     let config = format!("journal: {{ syslog: \"{}\" }}", log.display());
     let mut lab = Lab::builder().gateway_only().config(&config).start();
     drop(lab.sandbox(policies::DOMAINS));

@@ -3,9 +3,9 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::channel;
-use std::time::Duration;
 
 use lab::client::{at, connect, http_get};
+use lab::wait::LIMIT;
 use lab::{Lab, policies};
 use serde_json::Value;
 
@@ -58,7 +58,7 @@ fn a_collector_gets_flows_as_logs_and_spans_and_denials_as_logs() {
     ];
     while !wanted.is_empty() {
         let body = got
-            .recv_timeout(Duration::from_secs(20))
+            .recv_timeout(LIMIT)
             .unwrap_or_else(|e| panic!("{e}: {wanted:?}"));
         wanted.retain(|text| !body.contains(text));
     }

@@ -50,6 +50,9 @@ assert libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filters, 0, 0) == 0, ctyp
 os.execv(sys.argv[1], sys.argv[1:])
 ";
 
+/// By when a gateway that tests itself has said what came out, on a machine that is busy with other tests.
+const SPEAKS: Duration = Duration::from_secs(45);
+
 /// A gateway child and where its things are.
 #[derive(Debug)]
 pub struct Gateway {
@@ -212,7 +215,7 @@ impl Gateway {
             UnixStream::connect(&control).ok()
         });
         // it tests itself first; what it says then (or keeps to itself, where a test keeps it sealed) is the test's matter
-        crate::wait::within(Duration::from_secs(10), || {
+        crate::wait::within(SPEAKS, || {
             let log = self.log();
             let said = log.get(before..).unwrap_or_default();
             said.contains(" gateway::posture: ").then_some(())

@@ -357,6 +357,11 @@ impl Lab {
         }
     }
 
+    /// Waits for a record entry: who is refused may hear of it a moment before it is written down.
+    pub fn recorded(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        crate::wait::eventually(what, || self.records().into_iter().find(&fits))
+    }
+
     /// Every record entry so far, oldest first.
     pub fn records(&self) -> Vec<Value> {
         let said = self.sallyport(&["record", "export", "--json"]).expect(0);

@@ -27,6 +27,7 @@ mod lab;
 pub mod log;
 pub mod namespace;
 pub mod origin;
+pub mod pace;
 mod plain;
 pub mod policies;
 pub mod probe;

@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-/// How long a condition may take before the test fails: generous, because two cores may be shared by many tests.
-pub const LIMIT: Duration = Duration::from_secs(20);
+use crate::pace::Pace;
+
+/// How long a condition may take before the test fails: generous, because two cores may be shared by many tests. What comes
+/// in time costs none of it.
+pub const LIMIT: Duration = Duration::from_secs(60);
 
 const STEP: Duration = Duration::from_millis(5);
 
@@ -20,6 +23,20 @@ pub fn within<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<
             return Some(answer);
         }
         if Instant::now() >= end {
+            return None;
+        }
+        std::thread::park_timeout(STEP);
+    }
+}
+
+/// Asks until the answer is `Some` or the time that the product promises is over, by this machine's [`Pace`].
+pub fn promised<T>(promise: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    let (pace, began) = (Pace::watch(), Instant::now());
+    loop {
+        if let Some(answer) = ask() {
+            return Some(answer);
+        }
+        if began.elapsed() >= pace.stretches(promise) {
             return None;
         }
         std::thread::park_timeout(STEP);
