@@ -3,12 +3,14 @@
 mod data_path;
 mod datagrams;
 mod decisions;
+mod fairness;
 mod networks;
 mod runs;
 
 pub use data_path::data_path;
 pub use datagrams::datagrams;
 pub use decisions::decisions;
+pub use fairness::fairness;
 pub use networks::networks;
 pub use runs::runs;
 

@@ -1,0 +1,43 @@
+//! What a gateway's process holds: memory, descriptors.
+
+use lab::Lab;
+use lab::wait::eventually;
+
+/// Resident memory, KiB.
+pub fn resident_kib(lab: &Lab) -> u64 {
+    let pid = lab.gateway().pid().expect("a running gateway");
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"));
+    let number = line.and_then(|l| l.split_whitespace().next());
+    number.expect("VmRSS").parse().expect("a number")
+}
+
+/// Open descriptors.
+pub fn descriptors(lab: &Lab) -> usize {
+    let pid = lab.gateway().pid().expect("a running gateway");
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("its descriptors");
+    open.count()
+}
+
+/// Live flows, as the gateway counts them.
+pub fn flows(lab: &Lab) -> usize {
+    let all = lab.sallyport(&["net", "flows", "--json"]).expect(0);
+    all.json().as_array().map_or(0, Vec::len)
+}
+
+/// Waits until no flow lives and descriptors are down to about what they were.
+pub fn is_back_at(lab: &Lab, descriptors_before: usize) {
+    eventually("the end of all flows", || (flows(lab) == 0).then_some(()));
+    eventually("descriptors given back", || {
+        // pipes that are kept for the next flow, and a selftest or look that runs now
+        (descriptors(lab) < descriptors_before + 300).then_some(())
+    });
+}
+
+/// Whether the gateway enforces.
+pub fn enforces(lab: &Lab) -> bool {
+    let report = lab.sallyport(&["doctor", "--json"]).json();
+    let checks = report["checks"].as_array().expect("checks").clone();
+    let posture = checks.iter().find(|c| c["name"] == "posture");
+    posture.is_some_and(|c| c["state"] == "ok")
+}

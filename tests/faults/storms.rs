@@ -1,0 +1,168 @@
+//! Storms: resets, readers that do not read, servers that stall, scans and floods, while a neighbour works.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use lab::client::{connect, connect_within};
+use lab::topology::{PUBLIC4, SERVICE4, SILENT4, ip};
+use lab::wait::eventually;
+use lab::{Lab, Sandbox, policies};
+use socket2::SockRef;
+
+use crate::meter;
+use crate::server::{Mute, many_descriptors};
+
+const POLICY: &str = "policy: storm\nnetwork: internet\nlimits: { flows: 2000, rate: 100000 }\n";
+const CONFIG: &str = "  floods: { connects: 1000000, questions: 1000000, datagrams: 1000000 }";
+/// Resident memory that a storm may cost: the buffers of a few hundred flows are the kernel's.
+const MORE_KIB: u64 = 48 << 10;
+
+fn lab() -> Lab {
+    many_descriptors();
+    Lab::builder()
+        .gateway_only()
+        .names_only()
+        .config(CONFIG)
+        .start()
+}
+
+/// Connects one after the other; how long the slowest and the middle one took.
+fn latency(sandbox: &Sandbox, to: SocketAddr, count: usize) -> (Duration, Duration) {
+    let mut took: Vec<Duration> = sandbox.run(|| {
+        let one = |_| {
+            let began = Instant::now();
+            drop(connect(to).expect_open());
+            began.elapsed()
+        };
+        (0..count).map(one).collect()
+    });
+    took.sort();
+    (took[count - 1], took[count / 2])
+}
+
+#[test]
+fn a_storm_of_resets_from_both_sides_leaves_nothing_behind_and_disturbs_nobody() {
+    let lab = lab();
+    let (wild, calm) = (lab.sandbox(POLICY), lab.sandbox(policies::INTERNET));
+    let server = Mute::start(&lab, 4444);
+    let before = meter::descriptors(&lab);
+    let kept = calm.run(|| connect(server.at).expect_open());
+    eventually("the calm connection", || {
+        (server.count() == 1).then_some(())
+    });
+    let calms = Mute::start(&lab, 4445);
+    wild.run(|| {
+        for round in 0..3000 {
+            let stream = connect(server.at).expect_open();
+            SockRef::from(&stream)
+                .set_linger(Some(Duration::ZERO))
+                .expect("linger");
+            if round % 3 == 0 {
+                // resets that meet bytes on their way
+                let _ = (&stream).write_all(&[0; 1000]);
+            }
+        }
+    });
+    let (slowest, _) = latency(&calm, calms.at, 20);
+    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+    drop(kept);
+    server.reset_all();
+    calms.reset_all();
+    meter::is_back_at(&lab, before);
+    assert!(meter::enforces(&lab));
+}
+
+#[test]
+fn readers_that_do_not_read_and_servers_that_stall_cost_no_memory_and_hold_up_nobody() {
+    let lab = lab();
+    let (slow, other) = (lab.sandbox(POLICY), lab.sandbox(policies::INTERNET));
+    let (pouring, stalling) = (Mute::start(&lab, 4444), Mute::start(&lab, 4446));
+    let before = meter::resident_kib(&lab);
+    let streams: Vec<TcpStream> = slow.run(|| {
+        let mut all = Vec::new();
+        for _ in 0..200 {
+            all.push(connect(pouring.at).expect_open());
+            let stream = connect(stalling.at).expect_open();
+            stream.set_nonblocking(true).expect("nonblocking");
+            all.push(stream);
+        }
+        all
+    });
+    eventually("all connections", || {
+        (pouring.count() == 200 && stalling.count() == 200).then_some(())
+    });
+    // poured from both ends until neither takes any more
+    let mut poured = 0;
+    eventually("everything to be full", || {
+        let mut now = pouring.pour();
+        for stream in streams.iter().skip(1).step_by(2) {
+            while let Ok(length) = (&mut &*stream).write(&[0x55; 16_384]) {
+                now += length;
+            }
+        }
+        poured += now;
+        (now == 0).then_some(())
+    });
+    assert!(poured > 10 << 20, "{poured}");
+    let more = meter::resident_kib(&lab).saturating_sub(before);
+    assert!(more < MORE_KIB, "{more} KiB more");
+    let quick = Mute::start(&lab, 4447);
+    let (slowest, _) = latency(&other, quick.at, 20);
+    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+    drop(streams);
+}
+
+#[test]
+fn a_sandbox_that_scans_and_floods_does_not_keep_its_neighbour_waiting() {
+    let lab = lab();
+    let (wild, calm) = (lab.sandbox(POLICY), lab.sandbox(policies::INTERNET));
+    let server = Mute::start(&lab, 4444);
+    let (quiet, quiet_middle) = latency(&calm, server.at, 50);
+    let stop = AtomicBool::new(false);
+    let going = || !stop.load(Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let scan = scope.spawn(|| {
+            wild.run(|| {
+                let mut tried = 0_u32;
+                for port in (1..60_000).cycle().take_while(|_| going()) {
+                    let to =
+                        SocketAddr::new(ip(if port % 2 == 0 { SILENT4 } else { PUBLIC4 }), port);
+                    let _ = connect_within(to, Duration::from_millis(1));
+                    tried += 1;
+                }
+                tried
+            })
+        });
+        let flood = scope.spawn(|| {
+            wild.run(|| {
+                let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+                let mut sent = 0_u32;
+                while going() {
+                    for port in 1..2000 {
+                        let _ = socket.send_to(&[0; 64], (ip(PUBLIC4), port));
+                    }
+                    let _ = socket.send_to(b"no question", (ip(SERVICE4), 53));
+                    sent += 2000;
+                    // a processor for the others: two cores are shared by sandbox, gateway and victim
+                    std::thread::park_timeout(Duration::from_millis(5));
+                }
+                sent
+            })
+        });
+        let (slowest, middle) = latency(&calm, server.at, 200);
+        stop.store(true, Ordering::Relaxed);
+        let (tried, sent) = (
+            scan.join().expect("no panic"),
+            flood.join().expect("no panic"),
+        );
+        eprintln!(
+            "quiet {quiet_middle:?} (slowest {quiet:?}), beside {tried} connects and {sent} datagrams {middle:?} (slowest {slowest:?})"
+        );
+        assert!(tried > 50 && sent > 2000, "{tried} {sent}");
+        assert!(slowest < Duration::from_secs(3), "{slowest:?}");
+        assert!(middle < Duration::from_millis(250), "{middle:?}");
+    });
+    assert!(meter::enforces(&lab));
+}
