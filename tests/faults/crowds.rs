@@ -1,143 +1,93 @@
-//! Five thousand flows at once: from one sandbox, and from a hundred.
+//! Five thousand flows at once: from one sandbox at its ceiling, and from a hundred.
 
-use std::fs::File;
-use std::net::TcpStream;
-use std::os::fd::OwnedFd;
+use std::net::{SocketAddr, TcpStream};
 
-use gateway::control::{AttachRequest, Client, PolicySource};
-use lab::Lab;
+use gateway::limits::Descriptors;
 use lab::client::{Connect, connect};
-use nix::sched::{CloneFlags, setns, unshare};
+use lab::{Lab, Sandbox};
 
 use crate::meter;
 use crate::server::{Mute, many_descriptors};
 
 const CROWD: usize = 5000;
-const POLICY: &str = "policy: crowd\nnetwork: internet\nlimits: { flows: 6000, rate: 100000 }\n";
-const CONFIG: &str = "  floods: { connects: 1000000, questions: 1000000, datagrams: 1000000 }";
+const SANDBOXES: usize = 100;
+const AT_CEILING: &str =
+    "policy: crowd\nnetwork: internet\nlimits: { flows: 5000, rate: 100000 }\n";
+const CONFIG: &str = "floods: { connects: 1000000, questions: 1000000, datagrams: 1000000 }";
+/// Resident memory that one idle flow may cost, KiB: its task, its place in the tables, and no buffer.
+const A_FLOW_KIB: u64 = 16;
 
-/// Flows that a gateway with this process's limit of descriptors carries, by `Ceilings`: four descriptors each, some kept
-/// for itself.
-fn carries(descriptors: usize) -> usize {
-    (descriptors - 256) / 4
+/// A lab whose gateway has descriptors for so many flows of one network.
+fn lab(flows: usize) -> Lab {
+    let most = Descriptors::of(many_descriptors()).flows;
+    assert!(most / 2 >= flows, "this machine permits {most} flows");
+    let lab = Lab::builder().gateway_only().names_only();
+    lab.config(CONFIG).start()
 }
 
 /// Opens so many; every other outcome than open or refused at once fails the test.
-fn open(to: std::net::SocketAddr, count: usize) -> (Vec<TcpStream>, usize) {
+fn open(sandbox: &Sandbox, to: SocketAddr, count: usize) -> (Vec<TcpStream>, usize) {
     let (mut opened, mut refused) = (Vec::new(), 0);
-    for _ in 0..count {
-        match connect(to) {
-            Connect::Open(stream) => opened.push(stream),
-            Connect::Refused => refused += 1,
-            other => panic!("{other:?} after {}", opened.len()),
+    sandbox.run(|| {
+        for _ in 0..count {
+            match connect(to) {
+                Connect::Open(stream) => opened.push(stream),
+                Connect::Refused => refused += 1,
+                other => panic!("{other:?} after {}", opened.len()),
+            }
         }
-    }
+    });
     (opened, refused)
 }
 
+/// Says what so many flows cost, and fails where that is too much.
+fn costs(lab: &Lab, before: u64, flows: usize) {
+    let more = meter::resident_kib(lab).saturating_sub(before);
+    println!("{flows} flows: {more} KiB of resident memory more");
+    let most = A_FLOW_KIB * u64::try_from(flows).expect("few");
+    assert!(more < most, "{more} KiB for {flows} flows");
+}
+
 #[test]
-fn five_thousand_flows_of_one_sandbox_are_carried_or_refused_and_its_neighbour_is_served() {
-    let most = carries(many_descriptors());
-    let lab = Lab::builder()
-        .gateway_only()
-        .names_only()
-        .config(CONFIG)
-        .start();
-    let (greedy, other) = (lab.sandbox(POLICY), lab.sandbox(POLICY));
+fn five_thousand_flows_of_one_sandbox_are_its_ceiling_and_its_neighbour_is_served() {
+    let lab = lab(CROWD);
+    let (greedy, other) = (lab.sandbox(AT_CEILING), lab.sandbox(AT_CEILING));
     let server = Mute::start(&lab, 4444);
-    let before = meter::descriptors(&lab);
-    let (opened, refused) = greedy.run(|| open(server.at, CROWD));
-    // one alone gets half of what there is
-    let expected = CROWD.min(most / 2);
-    assert!(
-        opened.len() + 16 >= expected,
-        "{} of {expected}",
-        opened.len()
-    );
-    assert_eq!(opened.len() + refused, CROWD);
-    let (of_other, refused_other) = other.run(|| open(server.at, 100));
-    assert_eq!((of_other.len(), refused_other), (100, 0));
+    let before = (meter::descriptors(&lab), meter::resident_kib(&lab));
+    let (opened, refused) = open(&greedy, server.at, CROWD + 10);
+    assert_eq!((opened.len(), refused), (CROWD, 10));
+    costs(&lab, before.1, CROWD);
+    let (of_other, refused) = open(&other, server.at, 100);
+    assert_eq!((of_other.len(), refused), (100, 0));
     assert!(meter::enforces(&lab));
-    let denied = lab
-        .records()
-        .iter()
-        .any(|r| r["reason"] == "limit_flows" || r["first"]["reason"] == "limit_flows");
-    assert_eq!(denied, refused > 0);
+    lab.recorded("the reason of who was refused", |r| {
+        r["reason"] == "limit_flows" || r["first"]["reason"] == "limit_flows"
+    });
     drop((opened, of_other));
     server.reset_all();
-    meter::is_back_at(&lab, before);
-}
-
-fn namespace() -> OwnedFd {
-    let made = std::thread::spawn(|| {
-        unshare(CloneFlags::CLONE_NEWNET).expect("a namespace");
-        File::open("/proc/thread-self/ns/net").expect("its file")
-    });
-    made.join().expect("no panic").into()
+    meter::is_back_at(&lab, before.0);
+    // and its places are its own again
+    assert_eq!(open(&greedy, server.at, 100).1, 0);
 }
 
 #[test]
-fn five_thousand_flows_of_a_hundred_sandboxes_leave_each_its_part() {
-    const SANDBOXES: usize = 100;
-    let most = carries(many_descriptors());
-    let lab = Lab::builder()
-        .gateway_only()
-        .names_only()
-        .config(CONFIG)
-        .start();
+fn five_thousand_flows_of_a_hundred_sandboxes_are_carried_and_one_more_sandbox_is_served() {
+    let lab = lab(CROWD);
     let server = Mute::start(&lab, 4444);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime = runtime.expect("a runtime");
-    let client = Client::new(lab.gateway().control());
-    let mut sandboxes = Vec::new();
-    for _ in 0..SANDBOXES {
-        let (kept, sent) = {
-            let ns = namespace();
-            (ns.try_clone().expect("a copy"), ns)
-        };
-        let request = AttachRequest {
-            id: None,
-            run: None,
-            workspace: "default".into(),
-            policy: PolicySource::Document {
-                file: "crowd.yml".into(),
-                text: POLICY.into(),
-                packages: None,
-            },
-            broker: None,
-            member: None,
-            labels: std::collections::BTreeMap::new(),
-        };
-        runtime
-            .block_on(client.attach(&request, sent))
-            .expect("attach");
-        sandboxes.push(kept);
-    }
-    let before = meter::descriptors(&lab);
-    let to = server.at;
-    let results: Vec<_> = sandboxes
-        .iter()
-        .map(|ns| {
-            let ns = ns.try_clone().expect("a copy");
-            let thread = std::thread::spawn(move || {
-                setns(ns, CloneFlags::CLONE_NEWNET).expect("enter");
-                open(to, CROWD / SANDBOXES)
-            });
-            thread.join().expect("no panic")
-        })
+    let sandboxes: Vec<Sandbox> = (0..SANDBOXES)
+        .map(|_| lab.sandbox(AT_CEILING))
         .collect();
-    let opened: usize = results.iter().map(|(opened, _)| opened.len()).sum();
-    assert!(opened >= CROWD.min(most * 9 / 10), "{opened} of {most}");
-    let least = results
-        .iter()
-        .map(|(opened, _)| opened.len())
-        .min()
-        .expect("some");
-    assert!(least >= CROWD / SANDBOXES * 8 / 10, "{least}");
+    let before = (meter::descriptors(&lab), meter::resident_kib(&lab));
+    let each = |sandbox: &Sandbox| open(sandbox, server.at, CROWD / SANDBOXES);
+    let all: Vec<_> = sandboxes.iter().map(each).collect();
+    for (opened, refused) in &all {
+        assert_eq!((opened.len(), *refused), (CROWD / SANDBOXES, 0));
+    }
+    costs(&lab, before.1, CROWD);
+    let other = lab.sandbox(AT_CEILING);
+    assert_eq!(open(&other, server.at, 10).1, 0);
     assert!(meter::enforces(&lab));
-    drop(results);
+    drop(all);
     server.reset_all();
-    meter::is_back_at(&lab, before);
+    meter::is_back_at(&lab, before.0);
 }

@@ -1,7 +1,7 @@
 //! Servers of the lab's internet that hold many connections on one thread.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use lab::Lab;
@@ -14,6 +14,7 @@ pub struct Mute {
     /// Where it listens.
     pub at: SocketAddr,
     kept: Arc<Mutex<Vec<TcpStream>>>,
+    seen: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -21,6 +22,15 @@ pub struct Mute {
 impl Mute {
     /// On a port of a public address.
     pub fn start(lab: &Lab, port: u16) -> Self {
+        Self::with(lab, port, |stream, kept| kept.push(stream))
+    }
+
+    /// One that resets each connection as soon as it stands.
+    pub fn resetting(lab: &Lab, port: u16) -> Self {
+        Self::with(lab, port, |stream, _| reset(&stream))
+    }
+
+    fn with(lab: &Lab, port: u16, act: fn(TcpStream, &mut Vec<TcpStream>)) -> Self {
         let at = SocketAddr::new(ip(PUBLIC4), port);
         let listener: TcpListener = lab.topology.internet.run(|| {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
@@ -32,15 +42,16 @@ impl Mute {
             socket.into()
         });
         listener.set_nonblocking(true).expect("nonblocking");
-        let (kept, stop) = (
-            Arc::<Mutex<Vec<_>>>::default(),
-            Arc::<AtomicBool>::default(),
-        );
-        let (streams, stopped) = (kept.clone(), stop.clone());
+        let kept = Arc::<Mutex<Vec<_>>>::default();
+        let (seen, stop) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let (streams, count, stopped) = (kept.clone(), seen.clone(), stop.clone());
         let thread = std::thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
                 match listener.accept() {
-                    Ok((stream, _)) => streams.lock().expect("no panic").push(stream),
+                    Ok((stream, _)) => {
+                        act(stream, &mut streams.lock().expect("no panic"));
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
                     Err(_) => std::thread::park_timeout(std::time::Duration::from_millis(1)),
                 }
             }
@@ -48,22 +59,21 @@ impl Mute {
         Self {
             at,
             kept,
+            seen,
             stop,
             thread: Some(thread),
         }
     }
 
-    /// How many connections it keeps.
+    /// How many connections it has had.
     pub fn count(&self) -> usize {
-        self.kept.lock().expect("no panic").len()
+        self.seen.load(Ordering::Relaxed)
     }
 
     /// Resets all of them.
     pub fn reset_all(&self) {
         for stream in self.kept.lock().expect("no panic").drain(..) {
-            SockRef::from(&stream)
-                .set_linger(Some(std::time::Duration::ZERO))
-                .expect("linger");
+            reset(&stream);
         }
     }
 
@@ -81,6 +91,12 @@ impl Mute {
     }
 }
 
+/// What is dropped after this is reset.
+fn reset(stream: &TcpStream) {
+    let linger = SockRef::from(stream).set_linger(Some(std::time::Duration::ZERO));
+    linger.expect("linger");
+}
+
 impl Drop for Mute {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
@@ -90,10 +106,13 @@ impl Drop for Mute {
     }
 }
 
-/// As many descriptors for this process as it may have; how many that is.
+/// More descriptors than any crowd here needs, for this process and the gateway that it starts; how many that is. Root may
+/// have more than it was given.
 pub fn many_descriptors() -> usize {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    const ENOUGH: u64 = 200_000;
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("raise the limit");
-    usize::try_from(hard).unwrap_or(usize::MAX)
+    let most = [hard.max(ENOUGH), hard];
+    let most = most.into_iter().find(|most| setrlimit(Resource::RLIMIT_NOFILE, *most, *most).is_ok());
+    usize::try_from(most.expect("as many as it may have")).unwrap_or(usize::MAX)
 }
