@@ -203,7 +203,9 @@ fn iperf3_measures_datagrams() {
         internet.exec(&["timeout", "90", "iperf3", "-s", "-1", "-B", PUBLIC4])
     });
     let report = eventually("a measurement", || {
-        let client = ["iperf3", "-u", "-c", PUBLIC4, "-b", "20M", "-t", "1", "-J"];
+        let client = [
+            "iperf3", "-u", "-c", PUBLIC4, "-J", "-b", "4M", "-l", "500", "-t", "2",
+        ];
         let output = sandbox.exec(&client);
         // before the server listens, it reports an error and calls that a success
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;

@@ -37,7 +37,7 @@ fn ten_thousand_leases_are_told_apart_cost_little_and_outlive_the_gateway() {
             .iter()
             .map(|sandbox| scope.spawn(move || all(sandbox)))
             .collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
+        let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
         joined.map(|leases| leases.expect("no panic")).collect()
     });
     for of_one in &leases {

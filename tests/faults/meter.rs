@@ -39,7 +39,8 @@ pub fn is_back_at(lab: &Lab, descriptors_before: usize) {
 /// Whether the gateway enforces.
 pub fn enforces(lab: &Lab) -> bool {
     let report = lab.sallyport(&["doctor", "--json"]).json();
-    let checks = report["checks"].as_array().expect("checks").clone();
-    let posture = checks.iter().find(|c| c["name"] == "posture");
-    posture.is_some_and(|c| c["state"] == "ok")
+    let checks = report.get("checks").and_then(|c| c.as_array());
+    let is = |c: &&serde_json::Value| c.get("name").is_some_and(|name| name == "posture");
+    let posture = checks.expect("checks").iter().find(is);
+    posture.is_some_and(|c| c.get("state").is_some_and(|state| state == "ok"))
 }

@@ -113,6 +113,8 @@ pub fn many_descriptors() -> usize {
     const ENOUGH: u64 = 200_000;
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
     let most = [hard.max(ENOUGH), hard];
-    let most = most.into_iter().find(|most| setrlimit(Resource::RLIMIT_NOFILE, *most, *most).is_ok());
+    let most = most
+        .into_iter()
+        .find(|most| setrlimit(Resource::RLIMIT_NOFILE, *most, *most).is_ok());
     usize::try_from(most.expect("as many as it may have")).unwrap_or(usize::MAX)
 }

@@ -6,7 +6,7 @@ use crate::pace::Pace;
 
 /// How long a condition may take before the test fails: generous, because two cores may be shared by many tests. What comes
 /// in time costs none of it.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_mins(1);
 
 const STEP: Duration = Duration::from_millis(5);
 
