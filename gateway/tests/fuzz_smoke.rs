@@ -1,5 +1,5 @@
-//! Two seconds of each fuzz target of the TCP doors and of git's objects (or `FUZZ_SECONDS` of them): seeds first, then
-//! seeded mutations of them. Each says how many inputs a second it took.
+//! Two seconds of each fuzz target of the TCP doors and of git's objects (or `FUZZ_SECONDS` of them): seeds and the files
+//! of `fuzz/corpus` first, then seeded mutations of them. Each says how many inputs a second it took.
 //!
 //! The seed of the generator is fixed, so a failure repeats; the offending bytes are printed with it. The same bodies run
 //! under libFuzzer for as long as somebody likes (`cargo fuzz run client_hello` in `gateway`).
@@ -97,6 +97,19 @@ fn mutated(seeds: &[Vec<u8>], telling: &[u8], random: &mut Random) -> Vec<u8> {
         }
     }
     input
+}
+
+/// The files that a fuzzer starts from, and what ever failed: each is replayed here.
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = root.join("fuzz/corpus").join(target);
+    let files = std::fs::read_dir(&folder).expect("a corpus");
+    let mut paths: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+    // the order of a directory is not repeatable
+    paths.sort();
+    let all: Vec<_> = paths.iter().map(std::fs::read).collect();
+    assert!(all.len() >= 10, "the corpus of {target} is too small");
+    all.into_iter().map(|read| read.expect("bytes")).collect()
 }
 
 fn captured(hex: &str) -> Vec<u8> {
@@ -228,7 +241,7 @@ fn any_frames_are_requests_or_not() {
     let get = [settings.clone(), ask(1, &fields(b"ok.net"))].concat();
     // a Host field beside it: literal with an indexed name, static entry 38
     let host = [&fields(b"ok.net")[..], &[0x66, 6], b"ok.net"].concat();
-    let seeds = [
+    let mut seeds = vec![
         get.clone(),
         [
             &settings[..],
@@ -252,6 +265,7 @@ fn any_frames_are_requests_or_not() {
     ];
     assert_eq!(http2::walk(&get), 1, "the seed is a request");
     assert_eq!(http2::walk(&seeds[1]), 2, "and the other is two");
+    seeds.extend(corpus("http2"));
     run(
         "http2",
         &seeds,
@@ -292,6 +306,7 @@ fn any_bytes_of_a_remote_are_objects_or_not() {
     ] {
         seeds.push([b"\x02", name.as_bytes()].concat());
     }
+    seeds.extend(corpus("git_object"));
     run(
         "git_object",
         &seeds,

@@ -293,7 +293,11 @@ fn may_by_token(who: &Who, by_token: ByToken) -> Result<(), Problem> {
         return Ok(());
     };
     let may = match by_token {
-        ByToken::Never => false,
+        ByToken::Never => {
+            return Err(Problem::forbidden(
+                "no token may do this, whatever its scope: sign in",
+            ));
+        }
         ByToken::Read => true,
         ByToken::Write => found.1.scope == "write",
     };
