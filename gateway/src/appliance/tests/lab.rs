@@ -325,8 +325,8 @@ impl Sandbox {
     pub fn echoes(&self, to: &str) -> std::io::Result<TcpStream> {
         let to = SocketAddr::new(to.parse::<IpAddr>().unwrap(), 7);
         self.run(move || {
-            let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(5))?;
-            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+            let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(30))?;
+            stream.set_read_timeout(Some(Duration::from_secs(30)))?;
             stream.write_all(b"hello")?;
             let mut back = [0; 5];
             stream.read_exact(&mut back)?;

@@ -19,9 +19,9 @@ pub fn ip(args: &str) {
     );
 }
 
-/// Waits for a condition, at most ten seconds.
+/// Waits for a condition, at most a minute: the machine may be busy with other tests.
 pub fn eventually<T>(what: &str, check: impl FnMut() -> Option<T>) -> T {
-    eventually_within(what, Duration::from_secs(10), check)
+    eventually_within(what, Duration::from_mins(1), check)
 }
 
 /// Waits for a condition.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::gate::{Gate, HOST_UNREACHABLE, NO_ROUTE, OPEN, PROHIBITED, REFUSED, SILENT};
-use super::lab::{Lab, SERVICE4, SERVICE6, Sandbox, v4, v6};
+use super::lab::{LIMIT, Lab, SERVICE4, SERVICE6, Sandbox, v4, v6};
 use crate::kernel::backend::Backend;
 use crate::kernel::datagrams::{DatagramDoor, MOST, Reply};
 use crate::kernel::enforcer::Posture;
@@ -14,14 +14,21 @@ use crate::kernel::sockets::{Doors, dial_in};
 
 pub const FAR4: &str = "192.0.2.80";
 pub const FAR6: &str = "2001:db8::80";
+/// How long what must stay silent is waited for.
+const SHORT: Duration = Duration::from_millis(700);
 
 fn connect(sandbox: &Sandbox, to: SocketAddr) -> Result<String, Option<i32>> {
+    connect_within(sandbox, to, LIMIT)
+}
+
+fn connect_within(
+    sandbox: &Sandbox,
+    to: SocketAddr,
+    limit: Duration,
+) -> Result<String, Option<i32>> {
     sandbox.run(move || {
-        let stream = TcpStream::connect_timeout(&to, Duration::from_millis(700))
-            .map_err(|e| e.raw_os_error())?;
-        stream
-            .set_read_timeout(Some(Duration::from_secs(5)))
-            .unwrap();
+        let stream = TcpStream::connect_timeout(&to, limit).map_err(|e| e.raw_os_error())?;
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
         let mut line = String::new();
         BufReader::new(stream)
             .read_line(&mut line)
@@ -72,11 +79,11 @@ fn a_connect_ends_as_the_verdict_says() {
         );
         let start = Instant::now();
         assert_eq!(
-            connect(&sandbox, at(far, SILENT)),
+            connect_within(&sandbox, at(far, SILENT), SHORT),
             Err(None),
             "a time-out of our own"
         );
-        assert!(start.elapsed() >= Duration::from_millis(700));
+        assert!(start.elapsed() >= SHORT);
     }
     assert_eq!(
         gate.accepted.load(Ordering::Relaxed),
@@ -147,9 +154,7 @@ fn sealed_rules_reset_new_flows_and_keep_relays_and_services() {
     let sandbox = lab.sandbox(0);
     let _gate = Gate::start(&lab, &doors);
     let mut relay = sandbox.run(|| TcpStream::connect(at(FAR4, OPEN)).unwrap());
-    relay
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .unwrap();
+    relay.set_read_timeout(Some(LIMIT)).unwrap();
     let mut greeting = vec![0; at(FAR4, OPEN).to_string().len() + 1];
     relay.read_exact(&mut greeting).unwrap();
     lab.enforcer.apply(Posture::Sealed).unwrap();
@@ -174,7 +179,7 @@ fn ask(sandbox: &Sandbox, to: SocketAddr) -> io::Result<Vec<u8>> {
         let socket = UdpSocket::bind(any)?;
         // Connected: the kernel takes an answer only from the address that was asked.
         socket.connect(to)?;
-        socket.set_read_timeout(Some(Duration::from_secs(2)))?;
+        socket.set_read_timeout(Some(LIMIT))?;
         socket.send(b"question")?;
         let mut buffer = [0; 64];
         let n = socket.recv(&mut buffer)?;
@@ -200,7 +205,7 @@ fn answer_one(door: &DatagramDoor, bytes: &[u8]) -> SocketAddr {
                 assert_eq!(door.send_many(std::iter::once(reply)), 0);
                 return question.to;
             }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock && start.elapsed().as_secs() < 5 => {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock && start.elapsed() < LIMIT => {
                 std::thread::yield_now();
             }
             Err(e) => panic!("{e}"),
@@ -249,9 +254,7 @@ fn batch_of_questions_is_answered_each_from_where_it_went() {
             let sockets = (0..MOST + 8).map(|n| {
                 let socket = UdpSocket::bind((any, 0)).unwrap();
                 socket.connect(targets[n % 2]).unwrap();
-                socket
-                    .set_read_timeout(Some(Duration::from_secs(2)))
-                    .unwrap();
+                socket.set_read_timeout(Some(LIMIT)).unwrap();
                 let text = format!("question {n}{}", if n == 3 { " is long" } else { "" });
                 socket.send(text.as_bytes()).unwrap();
                 socket
@@ -262,7 +265,7 @@ fn batch_of_questions_is_answered_each_from_where_it_went() {
         let mut seen = 0;
         let start = Instant::now();
         while seen < MOST + 8 {
-            assert!(start.elapsed().as_secs() < 5, "only {seen} arrived");
+            assert!(start.elapsed() < LIMIT, "only {seen} arrived");
             let mut buffers = vec![[0; 14]; MOST];
             let mut questions = [None; MOST];
             let all = buffers.iter_mut().map(|b| &mut b[..]);
@@ -306,9 +309,7 @@ fn answers_that_were_sent_as_one_piece_arrive_one_by_one() {
             };
             let socket = UdpSocket::bind((any, 0)).unwrap();
             socket.connect(to).unwrap();
-            socket
-                .set_read_timeout(Some(Duration::from_secs(2)))
-                .unwrap();
+            socket.set_read_timeout(Some(LIMIT)).unwrap();
             socket.send(b"question").unwrap();
             socket
         });
@@ -319,7 +320,7 @@ fn answers_that_were_sent_as_one_piece_arrive_one_by_one() {
             .receive_many(std::iter::once(&mut buffer[..]), &mut questions)
             .is_err()
         {
-            assert!(start.elapsed().as_secs() < 5, "nothing arrived");
+            assert!(start.elapsed() < LIMIT, "nothing arrived");
         }
         let question = questions[0].unwrap();
         // long ones, a shorter one, then others: three pieces, more than one call takes
@@ -380,9 +381,7 @@ fn the_gateway_reaches_into_a_sandbox_without_a_rule() {
         assert_eq!(peer.ip(), service);
         served.write_all(b"inside").unwrap();
         stream.set_nonblocking(false).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(5)))
-            .unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
         let mut bytes = [0; 6];
         (&stream).read_exact(&mut bytes).unwrap();
         assert_eq!(&bytes, b"inside");

@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use super::lab::{Lab, SERVICE4, SERVICE6, Sandbox, v4, v6};
+use super::lab::{LIMIT, Lab, SERVICE4, SERVICE6, Sandbox, v4, v6};
 use super::shapes::{FAR4, FAR6, Four, Six, segment, send, wire};
 use crate::kernel::backend::Backend;
 use crate::kernel::datagrams::MOST;
@@ -67,7 +67,7 @@ impl Link {
         send(&self.wire, ethertype, packet);
         let start = Instant::now();
         let mut seen = counted(&self.lab, &before);
-        while !seen.iter().any(|(name, _)| name == counter) && start.elapsed().as_secs() < 2 {
+        while !seen.iter().any(|(name, _)| name == counter) && start.elapsed() < LIMIT {
             std::thread::yield_now();
             seen = counted(&self.lab, &before);
         }
@@ -103,7 +103,7 @@ impl Link {
                     let length = questions[0].unwrap().length;
                     return assert_eq!(&buffer[..length], b"question");
                 }
-                Err(_) if start.elapsed().as_secs() < 5 => std::thread::yield_now(),
+                Err(_) if start.elapsed() < LIMIT => std::thread::yield_now(),
                 Err(error) => panic!("{error}"),
             }
         }

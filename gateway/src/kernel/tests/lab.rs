@@ -1,10 +1,11 @@
 //! Namespaces made by a test: a gateway's, and sandboxes that are attached to it. Gone when dropped.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use nix::sched::{CloneFlags, setns, unshare};
 
@@ -14,6 +15,11 @@ use crate::kernel::enforcer::{Config, Enforcer};
 use crate::kernel::error::KernelError;
 use crate::kernel::netns::Ns;
 use crate::member::Membership;
+
+/// How long what has to come is waited for: several retransmissions, on a machine that is busy with other tests.
+pub const LIMIT: Duration = Duration::from_secs(30);
+/// How long what must not come is waited for.
+const SHORT: Duration = Duration::from_millis(300);
 
 pub const SERVICE4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 pub const SERVICE6: Ipv6Addr = Ipv6Addr::new(0xfd5a, 0, 0, 0, 0, 0, 0, 1);
@@ -160,6 +166,16 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
+    /// Whether what must be reached is.
+    pub fn reaches(&self, to: SocketAddr) -> bool {
+        self.run(move || TcpStream::connect_timeout(&to, LIMIT).is_ok())
+    }
+
+    /// Whether what must not be reached is.
+    pub fn reaches_soon(&self, to: SocketAddr) -> bool {
+        self.run(move || TcpStream::connect_timeout(&to, SHORT).is_ok())
+    }
+
     /// Runs a closure inside.
     pub fn run<T: Send + 'static>(&self, inside: impl FnOnce() -> T + Send + 'static) -> T {
         let fd = self.ns.try_clone().unwrap();

@@ -2,9 +2,9 @@
 //! knows nothing of runs, reads just that.
 
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::lab::{Lab, SERVICE4, SERVICE6, Sandbox, v4, v6};
+use super::lab::{LIMIT, Lab, SERVICE4, SERVICE6, Sandbox, v4, v6};
 use crate::kernel::cutting::are_cut;
 use crate::kernel::datagrams::Reply;
 use crate::kernel::{Doors, Ns, Posture, Tap};
@@ -14,7 +14,7 @@ fn seen(tap: &Tap, head: usize, wanted: usize) -> Vec<Vec<u8>> {
     let (began, mut frame, mut found) = (Instant::now(), vec![0; 70_000], Vec::new());
     // octets, not frames: a piece that was not cut has as many
     while found.iter().map(Vec::len).sum::<usize>() < wanted {
-        assert!(began.elapsed() < Duration::from_secs(5), "{found:?}");
+        assert!(began.elapsed() < LIMIT, "{found:?}");
         match tap.receive(&mut frame) {
             Ok(seen) => {
                 let bytes = &frame[..seen.captured];

@@ -2,10 +2,10 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::connect::{FAR4, FAR6, at};
-use super::lab::{Lab, Sandbox};
+use super::lab::{LIMIT, Lab, Sandbox};
 use crate::kernel::Posture;
 use crate::kernel::arrivals::Arrivals;
 use crate::kernel::batch::Batch;
@@ -24,7 +24,7 @@ fn next(door: &UdpDoor) -> Got {
         {
             return (got.from, got.to, got.hops, got.bytes.to_vec());
         }
-        assert!(began.elapsed() < Duration::from_secs(5), "nothing arrived");
+        assert!(began.elapsed() < LIMIT, "nothing arrived");
         std::thread::yield_now();
     }
 }
@@ -34,9 +34,7 @@ fn client_of(sandbox: &Sandbox, to: SocketAddr) -> UdpSocket {
         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(any).unwrap();
         socket.connect(to).unwrap();
-        socket
-            .set_read_timeout(Some(Duration::from_secs(5)))
-            .unwrap();
+        socket.set_read_timeout(Some(LIMIT)).unwrap();
         socket
     })
 }
@@ -61,7 +59,7 @@ fn the_door_gets_the_first_datagram_and_the_session_gets_the_rest() {
         }
         let (mut batch, mut lengths) = (Batch::default(), Vec::new());
         let began = Instant::now();
-        while lengths.len() < 3 && began.elapsed() < Duration::from_secs(5) {
+        while lengths.len() < 3 && began.elapsed() < LIMIT {
             if batch.receive(reply.as_fd()).is_ok() {
                 lengths.extend(batch.datagrams().map(<[u8]>::len));
             }
@@ -79,7 +77,7 @@ fn the_door_gets_the_first_datagram_and_the_session_gets_the_rest() {
         lab.enforcer.apply(Posture::Sealed).unwrap();
         client.send(b"still").unwrap();
         let began = Instant::now();
-        while batch.receive(reply.as_fd()).is_err() && began.elapsed() < Duration::from_secs(5) {}
+        while batch.receive(reply.as_fd()).is_err() && began.elapsed() < LIMIT {}
         assert_eq!(batch.datagrams().next(), Some(&b"still"[..]));
         lab.enforcer.apply(Posture::Enforcing).unwrap();
     }

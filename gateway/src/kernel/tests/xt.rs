@@ -6,13 +6,12 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use netpolicy::ruleset::Queue;
 use nix::sched::{CloneFlags, setns};
 use rustix::fs::FlockOperation;
 
-use super::lab::{Lab, fresh_ns};
+use super::lab::{LIMIT, Lab, fresh_ns};
 use super::shapes::{Four, Six, segment, send, wire};
 use crate::kernel::backend::{Backend, Enforcement, Rules};
 use crate::kernel::enforcer::{Config, Enforcer, Posture};
@@ -235,7 +234,7 @@ async fn a_program_that_changes_tables_is_heard_at_once() {
     ] {
         lab.iptables(program, words);
         let heard = async { while !monitor.changed().await.unwrap().contains(&kind) {} };
-        let heard = tokio::time::timeout(Duration::from_secs(5), heard).await;
+        let heard = tokio::time::timeout(LIMIT, heard).await;
         assert!(heard.is_ok(), "{program} {words}");
     }
 }

@@ -122,7 +122,7 @@ async fn changes_are_followed_live() {
                 .unwrap();
         }
     };
-    let followed = tokio::time::timeout(Duration::from_secs(5), async {
+    let followed = tokio::time::timeout(Duration::from_secs(30), async {
         tokio::select! {
             ended = follower.run() => panic!("the follower ended: {ended:?}"),
             () = change => {}
@@ -147,7 +147,7 @@ async fn a_local_route_is_noticed_although_no_interface_has_its_addresses() {
             tokio::task::yield_now().await;
         }
     };
-    let followed = tokio::time::timeout(Duration::from_secs(5), async {
+    let followed = tokio::time::timeout(Duration::from_secs(30), async {
         tokio::select! {
             ended = follower.run() => panic!("the follower ended: {ended:?}"),
             () = noticed => {}
@@ -178,7 +178,7 @@ async fn a_new_beginning_shows_what_was_missed_and_follows_again() {
             .addresses
             .contains(&"10.9.7.7".parse().unwrap())
     );
-    let followed = tokio::time::timeout(Duration::from_secs(5), async {
+    let followed = tokio::time::timeout(Duration::from_secs(30), async {
         let change = async {
             add("addr add 10.9.7.8/32 dev up0").await.unwrap();
             let address = "10.9.7.8".parse().unwrap();
