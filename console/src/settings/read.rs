@@ -58,7 +58,7 @@ fn console(section: &Node, config: &mut ConsoleConfig, mistakes: &mut Mistakes) 
     }
     let address = |text: &str| text.parse::<SocketAddr>().ok();
     let listen = section.field("listen");
-    if let Some(listen) = listen.and_then(|node| text(node, address, LISTEN, mistakes)) {
+    if let Some(listen) = listen.and_then(|node| shown(node, address, LISTEN, mistakes)) {
         config.listen = listen;
     }
     let database = section.field("database");
@@ -69,13 +69,13 @@ fn console(section: &Node, config: &mut ConsoleConfig, mistakes: &mut Mistakes) 
         .field("management")
         .and_then(|node| node.field("listen"));
     let loopback = |text: &str| address(text).filter(|address| address.ip().is_loopback());
-    config.management = management.and_then(|node| text(node, loopback, MANAGEMENT, mistakes));
+    config.management = management.and_then(|node| shown(node, loopback, MANAGEMENT, mistakes));
     let proxies = section
         .field("trusted_proxies")
         .map_or(&[][..], Node::items);
     config.trusted_proxies = proxies
         .iter()
-        .filter_map(|node| text(node, prefix, PROXY, mistakes))
+        .filter_map(|node| shown(node, prefix, PROXY, mistakes))
         .collect();
 }
 
@@ -83,6 +83,17 @@ fn prefix(text: &str) -> Option<IpNet> {
     text.parse()
         .ok()
         .or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+}
+
+/// The same as [`text`], where what was written is no secret and is shown.
+fn shown<T>(
+    node: &Node,
+    parse: impl Fn(&str) -> Option<T>,
+    expected: &str,
+    mistakes: &mut Mistakes,
+) -> Option<T> {
+    let expected = format!("{expected}, not {}", node.what());
+    text(node, parse, &expected, mistakes)
 }
 
 /// A scalar that parses; otherwise the mistake, at its place. What is no scalar its shape has reported.

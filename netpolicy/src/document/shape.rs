@@ -10,6 +10,8 @@ use super::tree::{Node, Value};
 use super::values;
 use crate::policy::Place;
 
+const PLAIN_DIGITS: &str = "write it in plain digits, without quotes or leading zeros";
+
 /// A mapping: its keys and what holds between them.
 #[derive(Debug)]
 pub struct Shape {
@@ -201,11 +203,10 @@ pub fn check_kind(node: &Node, kind: &Kind, name: &str, mistakes: &mut Mistakes)
                 "{name} is a whole number from {min} to {max}, not {}",
                 node.what()
             );
-            mistakes.hint(
-                &node.at,
-                message,
-                "write it in plain digits, without quotes or leading zeros",
-            );
+            // a number that is out of range has its digits already
+            let hint = whole(node).is_none();
+            let hint = hint.then(|| PLAIN_DIGITS.to_owned());
+            note(node, message, hint, mistakes);
         }
     }
 }

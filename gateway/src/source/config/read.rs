@@ -16,14 +16,9 @@ use crate::source::names::{NameError, Transport, is_short_name};
 pub fn sources(node: Option<&Node>, mistakes: &mut Mistakes) -> Vec<SourceConfig> {
     let mut all = Vec::new();
     for entry in node.map_or(&[][..], Node::entries) {
-        if !is_short_name(&entry.key) {
-            mistakes.add(
-                &entry.at,
-                "a source's name has 1 to 40 characters of a-z, 0-9 and '-'",
-            );
-            continue;
+        if is_short_name(&entry.key) {
+            all.extend(source(&entry.key, &entry.value, mistakes));
         }
-        all.extend(source(&entry.key, &entry.value, mistakes));
     }
     all
 }
