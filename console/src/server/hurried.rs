@@ -76,11 +76,18 @@ async fn a_client_that_hangs_up_leaves_no_change_untold() {
     each(async |store| {
         let (user, cookie) = signed_in(&store, "ada", false).await;
         let console = Console::on(store.clone());
-        for step in 0..200_u64 {
-            let body = json!({ "name": format!("W{step}") });
-            let headers = [("cookie", &*cookie)];
-            let asking = console.tell(Method::POST, "/api/v1/workspaces", &headers, body);
-            let _ = tokio::time::timeout(Duration::from_micros(40 * step), asking).await;
+        let headers = [("cookie", &*cookie)];
+        let ask = |name: String| {
+            let body = json!({ "name": name });
+            console.tell(Method::POST, "/api/v1/workspaces", &headers, body)
+        };
+        // from no time at all to twice as much as one takes on this machine
+        let begun = Instant::now();
+        assert_eq!(ask("whole".to_owned()).await.status, 201);
+        let whole = begun.elapsed();
+        for step in 0..200 {
+            let asking = ask(format!("W{step}"));
+            let _ = tokio::time::timeout(whole * step / 100, asking).await;
         }
         let begun = Instant::now();
         loop {
@@ -92,7 +99,7 @@ async fn a_client_that_hangs_up_leaves_no_change_untold() {
                 break;
             }
             assert!(
-                begun.elapsed() < Duration::from_secs(20),
+                begun.elapsed() < Duration::from_mins(1),
                 "{made} made, {told} told"
             );
             tokio::task::yield_now().await;

@@ -17,7 +17,7 @@ use crate::store::users::{Changed, UserChange};
 use crate::store::{Store, on};
 
 /// Two cores may be busy with other tests.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_mins(1);
 
 async fn running(store: &Store) -> Console {
     let console = Console::on(store.clone());

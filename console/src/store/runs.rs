@@ -244,9 +244,13 @@ mod tests {
                 ("", "often", "1000100"),
             ] {
                 let filter = RunFilter { job, state };
-                let begun = Instant::now();
-                let page = store.runs(&workspace, filter, before, 50).await.unwrap();
-                let took = begun.elapsed();
+                // the best of a few: a busy machine may be slow by itself, a walk through all runs is there every time
+                let (mut took, mut page) = (Duration::MAX, Vec::new());
+                for _ in 0..3 {
+                    let begun = Instant::now();
+                    page = store.runs(&workspace, filter, before, 50).await.unwrap();
+                    took = took.min(begun.elapsed());
+                }
                 println!(
                     "{} {state:?} {job:?} before {before:?}: {} runs in {took:?}",
                     store.engine(),
