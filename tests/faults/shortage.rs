@@ -15,7 +15,7 @@ fn a_gateway_with_few_descriptors_denies_and_never_fails() {
     let lab = Lab::builder().gateway_only().names_only().start();
     let policy = "policy: few\nnetwork: internet\nlimits: { flows: 2000, rate: 100000 }\n";
     let (greedy, other) = (lab.sandbox(policy), lab.sandbox(policies::INTERNET));
-    let server = Mute::start(&lab, 4444);
+    let server = Mute::start(&lab, 24_444);
     let before = meter::descriptors(&lab);
     let (mut open, mut refused) = (Vec::new(), 0);
     greedy.run(|| {

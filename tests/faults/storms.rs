@@ -47,10 +47,10 @@ fn latency(sandbox: &Sandbox, to: SocketAddr, count: usize) -> (Duration, Durati
 fn a_storm_of_resets_from_both_sides_leaves_nothing_behind_and_disturbs_nobody() {
     let lab = lab();
     let (wild, calm) = (lab.sandbox(POLICY), lab.sandbox(policies::INTERNET));
-    let (server, resetting) = (Mute::start(&lab, 4444), Mute::resetting(&lab, 4445));
+    let (server, resetting) = (Mute::start(&lab, 24_444), Mute::resetting(&lab, 24_445));
     let before = meter::descriptors(&lab);
     let mut kept = calm.run(|| connect(SocketAddr::new(ip(PUBLIC4), port::ECHO)).expect_open());
-    let (pace, calms) = (Pace::watch(), Mute::start(&lab, 4446));
+    let (pace, calms) = (Pace::watch(), Mute::start(&lab, 24_446));
     let slowest = std::thread::scope(|scope| {
         scope.spawn(|| wild.run(|| reset_by_client(server.at)));
         scope.spawn(|| wild.run(|| reset_by_server(resetting.at)));
@@ -99,7 +99,7 @@ fn reset_by_server(to: SocketAddr) {
 fn readers_that_do_not_read_and_servers_that_stall_cost_no_memory_and_hold_up_nobody() {
     let lab = lab();
     let (slow, other) = (lab.sandbox(POLICY), lab.sandbox(policies::INTERNET));
-    let (pouring, stalling) = (Mute::start(&lab, 4444), Mute::start(&lab, 4446));
+    let (pouring, stalling) = (Mute::start(&lab, 24_444), Mute::start(&lab, 24_446));
     let before = meter::resident_kib(&lab);
     let streams: Vec<TcpStream> = slow.run(|| {
         let mut all = Vec::new();
@@ -129,7 +129,7 @@ fn readers_that_do_not_read_and_servers_that_stall_cost_no_memory_and_hold_up_no
     assert!(poured > 10 << 20, "{poured}");
     let more = meter::resident_kib(&lab).saturating_sub(before);
     assert!(more < MORE_KIB, "{more} KiB more");
-    let (pace, quick) = (Pace::watch(), Mute::start(&lab, 4447));
+    let (pace, quick) = (Pace::watch(), Mute::start(&lab, 24_447));
     let (slowest, _) = latency(&other, quick.at, 20);
     let most = pace.stretches(Duration::from_secs(2));
     assert!(slowest < most, "{slowest:?}");
@@ -140,7 +140,7 @@ fn readers_that_do_not_read_and_servers_that_stall_cost_no_memory_and_hold_up_no
 fn a_sandbox_that_scans_and_floods_does_not_keep_its_neighbour_waiting() {
     let lab = lab();
     let (wild, calm) = (lab.sandbox(POLICY), lab.sandbox(policies::INTERNET));
-    let server = Mute::start(&lab, 4444);
+    let server = Mute::start(&lab, 24_444);
     let (quiet, quiet_middle) = latency(&calm, server.at, 50);
     let stop = AtomicBool::new(false);
     let going = || !stop.load(Ordering::Relaxed);
