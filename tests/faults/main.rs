@@ -3,6 +3,7 @@
 mod crowds;
 mod leases;
 mod meter;
+mod resets;
 mod server;
 mod shortage;
 mod storms;
