@@ -49,7 +49,8 @@ fn run(person: &Person<'_>, lab: &Here) -> Value {
         let ended = run.get("ended_at").is_some_and(Value::is_i64);
         ended.then_some(run)
     });
-    ended.unwrap_or_else(|| panic!("it does not end: {}", log(lab.directory())))
+    assert!(ended.is_some(), "it does not end: {}", log(lab.directory()));
+    ended.expect("it ended")
 }
 
 /// Whether bytes hold a secret in a form in which the script printed it.
