@@ -120,7 +120,7 @@ impl Checked {
     async fn of(app: &App, caller: &Caller, input: JobInput) -> Result<(Self, JobInput), Problem> {
         let length = length(&input.spec.network);
         let checked = read_policy(app, caller, length, move || {
-            Ok((Self::checked(&input)?, input))
+            Ok((Self::judge(&input)?, input))
         });
         let (checked, input) = checked.await?;
         Self::tells(app, &caller.workspace()?.id, &input).await?;
@@ -140,7 +140,7 @@ impl Checked {
         Err(Problem::invalid("spec.notify.to", message))
     }
 
-    fn checked(input: &JobInput) -> Result<Self, Problem> {
+    fn judge(input: &JobInput) -> Result<Self, Problem> {
         let mut fields = Fields::new();
         let name = fields.take(names::name(&input.name));
         fields.0.extend(check::mistakes(&input.spec));

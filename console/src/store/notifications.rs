@@ -89,13 +89,11 @@ impl News {
     }
 
     fn is_for(&self, name: &str, topics: &str) -> bool {
-        match &self.to {
-            Some(names) => names.iter().any(|one| one == name),
-            None => {
-                let topics: Vec<String> = serde_json::from_str(topics).unwrap_or_default();
-                topics.iter().any(|topic| topic == self.topic)
-            }
+        if let Some(names) = &self.to {
+            return names.iter().any(|one| one == name);
         }
+        let topics: Vec<String> = serde_json::from_str(topics).unwrap_or_default();
+        topics.iter().any(|topic| topic == self.topic)
     }
 }
 
