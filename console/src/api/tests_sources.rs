@@ -54,7 +54,7 @@ fn gateway(socket: &Path, sources: Value) -> Arc<Mutex<Vec<Value>>> {
 }
 
 /// The same desk before a console whose gateway has its socket there.
-async fn beside(desk: &mut Desk, socket: &Path) {
+fn beside(desk: &mut Desk, socket: &Path) {
     let mut config = ConsoleConfig::default();
     config.gateway.control = socket.to_owned();
     desk.console = Console::with(desk.console.app.store.clone(), config);
@@ -68,7 +68,7 @@ async fn a_workspace_sees_and_changes_no_source_that_does_not_speak_for_it() {
         let mut desk = Desk::of(&store, "ada").await;
         let others = source("others", &json!(["another"]), true);
         let written = gateway(&socket, json!([source("main", &json!([desk.workspace]), true), others]));
-        beside(&mut desk, &socket).await;
+        beside(&mut desk, &socket);
         let list = desk.get("/policies/sources").await;
         assert_eq!(list.status, 200, "{}", list.text);
         let items = list.json["items"].as_array().unwrap();
@@ -104,7 +104,7 @@ async fn where_no_gateway_answers_nothing_is_listed_and_nothing_proposed() {
     each(async |store| {
         let folder = tempfile::tempdir().unwrap();
         let mut desk = Desk::of(&store, "ada").await;
-        beside(&mut desk, &folder.path().join("none.sock")).await;
+        beside(&mut desk, &folder.path().join("none.sock"));
         let list = desk.get("/policies/sources").await;
         assert_eq!(
             (
