@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_the_same_job_again() {
-        let text = "job: nightly\nenabled: false\ncommand: [sh, -c, \"echo 'x: y' # no\"]\nnetwork:\n  mode: domains\n  \
+        let text = "job: nightly\nenabled: false\ncommand: [sh, \"-c\", \"echo 'x: y' # no\"]\nnetwork:\n  mode: domains\n  \
                     domains: [a.example, \"*.b.example\"]\nlimits: { pids: 7 }\nenv: { A: \"1\", B: \"no\" }\n\
                     schedule: { cron: \"30 4 * * MON-FRI\", timezone: Europe/Berlin }\nretry: { most: 2 }\n";
         let job = parse("j.yml", text.as_bytes(), Path::new("")).unwrap();
