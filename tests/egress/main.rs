@@ -6,6 +6,7 @@ mod connects;
 mod denials;
 mod evasions;
 mod http;
+mod http3;
 mod leases;
 mod limits;
 mod musl;

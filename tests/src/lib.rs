@@ -22,6 +22,7 @@ pub mod control;
 pub mod dns;
 pub mod frame;
 pub mod gateway;
+pub mod h3;
 pub mod heaviest;
 mod lab;
 pub mod log;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use quinn::{ClientConfig, Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
+use quinn::{ClientConfig, Connection, Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
 use rustls::Side;
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::pki_types::ServerName;
@@ -17,7 +17,7 @@ use crate::origin::secure_config;
 use crate::pace::Pace;
 use crate::tls::Authority;
 
-fn runtime() -> tokio::runtime::Runtime {
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -27,6 +27,24 @@ fn runtime() -> tokio::runtime::Runtime {
 /// Serves an address until the process ends: logs the server name of each handshake and echoes one stream of each
 /// connection.
 pub fn serve(namespace: &Namespace, at: SocketAddr, authority: &Authority) -> Log<Option<String>> {
+    accept(namespace, at, authority, |connection| async move {
+        if let Ok((mut send, mut receive)) = connection.accept_bi().await
+            && let Ok(bytes) = receive.read_to_end(1 << 20).await
+        {
+            let _ = send.write_all(&bytes).await;
+            let _ = send.finish();
+        }
+        connection.closed().await;
+    })
+}
+
+/// Accepts connections at an address until the process ends and has each served; logs the server name of each handshake.
+pub(crate) fn accept<F: Future<Output = ()> + Send + 'static>(
+    namespace: &Namespace,
+    at: SocketAddr,
+    authority: &Authority,
+    serve: impl Fn(Connection) -> F + Clone + Send + 'static,
+) -> Log<Option<String>> {
     let names: Log<Option<String>> = Log::default();
     let tls = secure_config(authority, &names, b"h3");
     let crypto = QuicServerConfig::try_from(tls).expect("a configuration with TLS 1.3");
@@ -38,17 +56,11 @@ pub fn serve(namespace: &Namespace, at: SocketAddr, authority: &Authority) -> Lo
             let endpoint = Endpoint::new(options, Some(config), socket, Arc::new(TokioRuntime))
                 .expect("endpoint");
             while let Some(incoming) = endpoint.accept().await {
+                let serve = serve.clone();
                 let serving = async move {
-                    let Ok(connection) = incoming.await else {
-                        return;
-                    };
-                    if let Ok((mut send, mut receive)) = connection.accept_bi().await
-                        && let Ok(bytes) = receive.read_to_end(1 << 20).await
-                    {
-                        let _ = send.write_all(&bytes).await;
-                        let _ = send.finish();
+                    if let Ok(connection) = incoming.await {
+                        serve(connection).await;
                     }
-                    connection.closed().await;
                 };
                 #[expect(clippy::disallowed_methods, reason = "a server of the lab")]
                 drop(tokio::spawn(serving));
@@ -56,6 +68,24 @@ pub fn serve(namespace: &Namespace, at: SocketAddr, authority: &Authority) -> Lo
         });
     });
     names
+}
+
+/// An endpoint of a client and what it connects with. Needs the runtime's context.
+pub(crate) fn client(
+    to: SocketAddr,
+    authority: &Authority,
+) -> Result<(Endpoint, ClientConfig), String> {
+    let mut tls = (*authority.client()).clone();
+    tls.alpn_protocols = vec![b"h3".to_vec()];
+    let crypto = QuicClientConfig::try_from(tls).map_err(|e| e.to_string())?;
+    let endpoint = Endpoint::client(any(to)).map_err(|e| e.to_string())?;
+    Ok((endpoint, ClientConfig::new(Arc::new(crypto))))
+}
+
+/// Any port, in the family of an address.
+fn any(to: SocketAddr) -> SocketAddr {
+    let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    any.parse().expect("literal")
 }
 
 /// Connects with a server name, sends bytes on a stream and reads them back; how it failed otherwise.
@@ -85,15 +115,9 @@ pub fn in_two_halves(
     (first, second): (&[u8], &[u8]),
     between: impl FnOnce() -> Port,
 ) -> Result<Vec<u8>, String> {
-    let mut tls = (*authority.client()).clone();
-    tls.alpn_protocols = vec![b"h3".to_vec()];
-    let crypto = QuicClientConfig::try_from(tls).map_err(|e| e.to_string())?;
     runtime().block_on(async {
-        let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-        let endpoint =
-            Endpoint::client(any.parse().expect("literal")).map_err(|e| e.to_string())?;
+        let (endpoint, config) = client(to, authority)?;
         let begin = async {
-            let config = ClientConfig::new(Arc::new(crypto));
             let connecting = endpoint
                 .connect_with(config, to, name)
                 .map_err(|e| e.to_string())?;
@@ -104,7 +128,7 @@ pub fn in_two_halves(
         };
         let (connection, mut send, mut receive) = in_time(begin).await?;
         if between() == Port::Another {
-            let socket = UdpSocket::bind(any).map_err(|e| e.to_string())?;
+            let socket = UdpSocket::bind(any(to)).map_err(|e| e.to_string())?;
             endpoint.rebind(socket).map_err(|e| e.to_string())?;
         }
         let exchange = async {
@@ -121,7 +145,7 @@ pub fn in_two_halves(
     })
 }
 
-async fn in_time<T>(what: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+pub(crate) async fn in_time<T>(what: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     let (pace, began) = (Pace::watch(), Instant::now());
     let over = async {
         while began.elapsed() < pace.stretches(Duration::from_secs(3)) {
