@@ -188,6 +188,15 @@ pub async fn run(config: RunnerConfig, shutdown: CancellationToken) -> Result<()
     let before = fingerprint::at_start(&runner).await;
     let api = api::bind_private(&runner.config.socket)
         .map_err(host("listening at", &runner.config.socket))?;
+    let address = runner.config.console.as_deref().and_then(Address::parse);
+    let trust = match &address {
+        Some(address) if address.is_secure() => {
+            let file = pull::trust::file(&runner.config);
+            let trust = pull::trust::client(&file);
+            Some(trust.map_err(host("reading certificate authorities from", &file))?)
+        }
+        _ => None,
+    };
     tasks.spawn("api", api::serve(api, runner.clone()));
     let reaping = runner.clone();
     tasks.spawn("reaper", async move { reaper::reap(&reaping).await });
@@ -204,8 +213,8 @@ pub async fn run(config: RunnerConfig, shutdown: CancellationToken) -> Result<()
             .await;
     });
     let (live, pulled) = watch::channel(0);
-    if let Some(address) = runner.config.console.as_deref().and_then(Address::parse) {
-        tasks.spawn("console", pull::pull(runner.clone(), address, live));
+    if let Some(address) = address {
+        tasks.spawn("console", pull::pull(runner.clone(), address, trust, live));
     }
     tracing::info!(engine = runner.pods.backend.facts().name, socket = %runner.config.socket.display(), "the runner is ready");
     shutdown.cancelled().await;

@@ -272,6 +272,8 @@ matrix! {
     ReadPolicy "policy.read": Workspace(Member), Read;
     /// Propose a change of a policy in git.
     Propose "policy.propose": Workspace(Member), Write;
+    /// How large the store is, and how long it keeps what.
+    ReadStore "store.read": Instance, Never;
     /// Which runners are there.
     ListRunners "runner.list": Instance, Never;
     /// Make a runner.

@@ -22,7 +22,7 @@ use crate::server::input::{Asked, At, Input};
 use crate::server::page::{Page, Paging};
 use crate::server::problem::{Problem, Wrong};
 use crate::server::tag::{IfMatch, changed, tag};
-use crate::store::jobs::{Job, JobWrite};
+use crate::store::jobs::{Job, JobWrite, MOST};
 
 /// A job.
 #[derive(Debug, Serialize, ToSchema)]
@@ -168,6 +168,11 @@ impl Checked {
     }
 }
 
+fn too_many() -> Problem {
+    Problem::conflict("too_many", format!("a workspace has at most {MOST} jobs"))
+        .help("remove some; runs that are no jobs need none")
+}
+
 fn taken() -> Problem {
     let mut problem = Problem::conflict("taken", "there is a job with this name");
     problem.fields.push(Wrong::new("name", "taken"));
@@ -213,7 +218,7 @@ pub async fn add(
     let write = checked.write(workspace);
     let id = match app.store.add_job(&write, Some(user), clock::now()).await {
         Err(error) if error.is_taken() => return Err(taken()),
-        added => added?,
+        added => added?.ok_or_else(too_many)?,
     };
     answer(StatusCode::CREATED, find(&app, &caller, &id).await?)
 }

@@ -29,6 +29,7 @@ pub(crate) mod runs_tests;
 pub mod secrets;
 pub mod session;
 pub mod sources;
+pub mod store;
 #[cfg(test)]
 pub(crate) mod tests;
 #[cfg(test)]

@@ -12,22 +12,23 @@ use http::request::Parts;
 use runner::protocol::{Begin, Claim, Fenced, Hello, Keep, Kept, SESSION, Welcome, Work};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::clock;
+use crate::clock::{self, Millis};
 use crate::jobs::spec::JobSpec;
 use crate::jobs::work;
 use crate::server::app::App;
 use crate::server::identify::Caller;
 use crate::server::input::{At, Input};
 use crate::server::problem::Problem;
+use crate::store::audit::Told;
 use crate::store::queue::{Begun, Claimed, Claimer, End, Hold, QueueRules};
-use crate::store::runners::{Greeting, Runner};
+use crate::store::runners::{Greeted, Greeting, Runner};
 
 /// A claim waits so long for work; less than what answers may take.
 const WAIT: Duration = Duration::from_secs(20);
 /// Runs are kept so often; leases are several times as long.
 const KEEP: Duration = Duration::from_secs(10);
-/// Work that becomes due by time alone is looked for so often.
-const LOOKS: Duration = Duration::from_secs(1);
+/// Work that becomes due by time alone is looked for so often; all other is told.
+const LOOKS: Duration = Duration::from_secs(2);
 /// Wake-ups in a row are one.
 const GATHER: Duration = Duration::from_millis(50);
 /// A text that a runner says about itself is no longer.
@@ -59,6 +60,29 @@ fn superseded() -> Problem {
         "superseded",
         "another process is this runner now, or none has said hello",
     )
+}
+
+fn other_key() -> Problem {
+    Problem::conflict("key_changed", "this runner is known by another key").help(
+        "if its state folder was lost, revoke the runner and make another one; if not, its token is in other hands: revoke it",
+    )
+}
+
+/// Says so in the audit log, once for each such key.
+async fn tell_other_key(app: &App, caller: &Caller, now: Millis) -> Result<(), Problem> {
+    let runner = caller.runner()?;
+    tracing::warn!(runner = runner.id, "a runner with another key was refused");
+    let told = Told {
+        workspace: runner.workspace_id.clone(),
+        actor: None,
+        credential: format!("runner:{}", runner.id),
+        address: caller.client.0.to_string(),
+        action: "pull.hello",
+        subject: format!("runner={} another key", runner.id).into(),
+        status: StatusCode::CONFLICT.as_u16().into(),
+    };
+    app.store.tell_audit(&told, now).await?;
+    Ok(())
 }
 
 /// The run is not this runner's any more.
@@ -101,9 +125,13 @@ pub async fn hello(
         facts: &facts,
         most: hello.most.clamp(1, MOST).into(),
     };
-    app.store
-        .greet_runner(&runner.id, &greeting, clock::now())
-        .await?;
+    let now = clock::now();
+    if let Greeted::OtherKey { first } = app.store.greet_runner(&runner.id, &greeting, now).await? {
+        if first {
+            tell_other_key(&app, &caller, now).await?;
+        }
+        return Err(other_key());
+    }
     let lease = QueueRules::default().lease;
     Ok(Json(Welcome {
         runner: runner.id.clone(),
@@ -128,11 +156,10 @@ pub async fn claim(
         most: runner.most,
     };
     let until = Instant::now() + WAIT;
-    let mut newest = app.tail.newest();
+    let mut work = app.tail.work();
     loop {
-        newest.mark_unchanged();
+        work.mark_unchanged();
         let now = clock::now();
-        app.store.give_up(now).await?;
         while let Some(claimed) = app
             .store
             .claim_run(claimer, &QueueRules::default(), now)
@@ -154,7 +181,7 @@ pub async fn claim(
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
         tokio::select! {
-            _ = newest.changed() => sleep(GATHER).await,
+            _ = work.changed() => sleep(GATHER).await,
             () = sleep_until(until.min(now + LOOKS)) => {}
             () = app.stop.cancelled() => {}
         }
@@ -205,7 +232,7 @@ pub async fn keep(
     Input(keep): Input<Keep>,
 ) -> Result<Json<Kept>, Problem> {
     let until = Instant::now() + KEEP;
-    let mut newest = app.tail.newest();
+    let mut work = app.tail.work();
     let mut stale = Vec::new();
     for (run, fence) in &keep.runs {
         let hold = Hold {
@@ -223,7 +250,7 @@ pub async fn keep(
         }
     }
     loop {
-        newest.mark_unchanged();
+        work.mark_unchanged();
         let mut cancelled = app.store.to_be_ended(&runner.id).await?;
         cancelled.retain(|run| {
             keep.runs.iter().any(|(kept, _)| kept == run) && !keep.ending.contains(run)
@@ -233,7 +260,7 @@ pub async fn keep(
             return Ok(Json(Kept { cancelled, stale }));
         }
         tokio::select! {
-            _ = newest.changed() => sleep(GATHER).await,
+            _ = work.changed() => sleep(GATHER).await,
             () = sleep_until(until.min(now + LOOKS)) => {}
             () = app.stop.cancelled() => {}
         }

@@ -41,6 +41,10 @@ pub struct RunnerView {
     pub created_at: Millis,
     /// When it was last heard of, to some seconds.
     pub seen_at: Option<Millis>,
+    /// Its public key, which secrets are sealed to: the first that it said.
+    pub key: Option<String>,
+    /// Since when somebody with its token and another key is refused; revoke it, unless its state folder was lost.
+    pub other_key_at: Option<Millis>,
 }
 
 /// A runner to be.
@@ -75,6 +79,8 @@ fn view(runner: Runner, now: Millis) -> RunnerView {
         most: runner.most,
         created_at: runner.created_at,
         seen_at: runner.seen_at,
+        key: runner.public_key,
+        other_key_at: runner.refused_at,
     }
 }
 

@@ -20,7 +20,7 @@ use crate::server::identify::{Caller, Who};
 use crate::server::input::{Asked, At, Input};
 use crate::server::page::{Page, Paging};
 use crate::server::problem::{Problem, Wrong};
-use crate::store::queue::{Cancel, Cause, NewRun, Submitted};
+use crate::store::queue::{Cancel, Cause, MOST_WAITING, NewRun, Submitted};
 use crate::store::runs::{Run, RunFilter};
 
 /// What a run reads on its standard input.
@@ -203,7 +203,8 @@ async fn submit(app: &App, new: &NewRun<'_>) -> Result<Response, Problem> {
 
 /// The workspace's queue is full.
 pub fn full() -> Problem {
-    Problem::slow_down("queue_full", "too many runs of this workspace wait", 10)
+    let told = format!("{MOST_WAITING} runs of this workspace wait, and no more may");
+    Problem::slow_down("queue_full", told, 10)
         .help("cancel some, or wait until runners have taken them")
 }
 

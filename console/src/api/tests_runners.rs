@@ -1,5 +1,6 @@
 //! The runner protocol as a runner meets it, on both engines, against one console or two.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gateway::control::PolicySource;
@@ -21,7 +22,7 @@ struct Fake {
     console: Console,
     token: String,
     session: String,
-    key: OwnKey,
+    key: Arc<OwnKey>,
 }
 
 impl Fake {
@@ -56,7 +57,7 @@ impl Fake {
             console: console.clone(),
             token: self.token.clone(),
             session: session.into(),
-            key: OwnKey::fresh().unwrap(),
+            key: self.key.clone(),
         }
     }
 }
@@ -81,7 +82,7 @@ async fn fake(console: &Console) -> Fake {
         console: console.clone(),
         token,
         session: "one".into(),
-        key: OwnKey::fresh().unwrap(),
+        key: Arc::new(OwnKey::fresh().unwrap()),
     };
     let welcome = fake.hello().await;
     assert_eq!(welcome.status, 200, "{}", welcome.text);
@@ -425,6 +426,40 @@ async fn who_has_a_whole_network_guesses_no_more_tokens_and_a_path_lifts_no_limi
             }
         }
         assert_eq!(last, 429);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_runner_that_comes_back_with_another_key_is_refused_shown_and_told_once() {
+    each(async |store| {
+        let console = Console::on(store);
+        let fake = fake(&console).await;
+        submit(&console.app.store).await;
+        let thief = Fake {
+            key: Arc::new(OwnKey::fresh().unwrap()),
+            ..fake.as_seen(&console, "two")
+        };
+        for _ in 0..3 {
+            let refused = thief.hello().await;
+            assert_eq!(refused.status, 409, "{}", refused.text);
+            assert_eq!(refused.json["code"], "key_changed");
+        }
+        let refused = thief.ask("claim", json!({ "holding": [] })).await;
+        assert_eq!(refused.status, 409, "{}", refused.text);
+        let (_, cookie) = signed_in(&console.app.store, &clock::id(), true).await;
+        let headers = [("cookie", &*cookie)];
+        let listed = console.ask(Method::GET, "/api/v1/runners", &headers).await;
+        let shown = &listed.json["items"][0];
+        assert_eq!(shown["key"], fake.key.public().text());
+        assert!(shown["other_key_at"].is_i64(), "{shown}");
+        let audit = console.app.store.audit_after(None, 0, 100).await.unwrap();
+        let told = audit.iter().filter(|entry| entry.action == "pull.hello");
+        assert_eq!(told.count(), 1, "{audit:?}");
+        // the twin: the runner itself goes on, also as another process
+        assert!(fake.claim().await.is_some());
+        let again = fake.as_seen(&console, "three").hello().await;
+        assert_eq!(again.status, 200, "{}", again.text);
     })
     .await;
 }

@@ -19,9 +19,12 @@ pub struct RunnerArguments {
     /// Only check the configuration
     #[arg(long)]
     check: bool,
-    /// Pull work from the console at this address, such as http://127.0.0.1:8420
+    /// Pull work from the console at this address, such as https://sallyport.example.com
     #[arg(long, value_name = "URL")]
     console: Option<String>,
+    /// Even by plain HTTP from another machine, inside a tunnel
+    #[arg(long, requires = "console")]
+    plain_http: bool,
 }
 
 pub fn runner(arguments: &RunnerArguments, shared: &Shared) -> Verdict {
@@ -31,6 +34,10 @@ pub fn runner(arguments: &RunnerArguments, shared: &Shared) -> Verdict {
     let mut config = shared.load()?.runner;
     if arguments.console.is_some() {
         config.console.clone_from(&arguments.console);
+        config.plain_http |= arguments.plain_http;
+        if let Some(mistake) = config.mistakes().into_iter().next() {
+            return Err(Failure::new(mistake));
+        }
     }
     until_told(|stop| async move {
         runner::run(config, stop).await.map_err(|error| {

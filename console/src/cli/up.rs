@@ -195,7 +195,8 @@ impl Role {
             command.arg("--i-accept-open-networks");
         }
         if let Some(console) = &self.console {
-            command.arg("--console").arg(console);
+            // its own address is never another machine's
+            command.arg("--console").arg(console).arg("--plain-http");
         }
         let child = command
             .spawn()

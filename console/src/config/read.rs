@@ -109,6 +109,8 @@ fn beside(gateway: &GatewayConfig, written: RunnerConfig, section: Option<&Node>
         pool: written.pool,
         max_runs: written.max_runs,
         console: written.console,
+        ca_file: written.ca_file,
+        plain_http: written.plain_http,
         token_file: path("token_file", written.token_file, usual.token_file),
         limits: written.limits,
     }

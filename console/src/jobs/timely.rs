@@ -138,7 +138,7 @@ mod tests {
             enabled: true,
             next_at: Some(EIGHT),
         };
-        store.add_job(&write, None, 1).await.unwrap()
+        store.add_job(&write, None, 1).await.unwrap().unwrap()
     }
 
     async fn runs(store: &Store, workspace: &str, job: &str) -> Vec<Run> {
@@ -204,7 +204,7 @@ mod tests {
                 enabled: true,
                 next_at: Some(1),
             };
-            let broken = store.add_job(&write, None, 1).await.unwrap();
+            let broken = store.add_job(&write, None, 1).await.unwrap().unwrap();
             hourly(&store, &w, "good", CatchUp::Once).await;
             assert_eq!(fire_due(&store, EIGHT).await.unwrap(), 1);
             assert_eq!(store.job(&w, &broken).await.unwrap().unwrap().next_at, None);

@@ -17,6 +17,8 @@ use crate::store::events::{self, Event};
 const EVENTS: usize = 4096;
 /// What they say is at most so long together.
 const BYTES: usize = 8 << 20;
+/// What events about a run's state are of, for its workspace.
+const RUN: &str = "run";
 /// Without any notice it looks so often.
 const LOOKS: Duration = Duration::from_secs(2);
 /// After a store that did not answer.
@@ -27,6 +29,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub struct Tail {
     kept: Mutex<Kept>,
     newest: watch::Sender<i64>,
+    /// The newest event about a run: there may be work, or less to do.
+    work: watch::Sender<i64>,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +54,11 @@ impl Tail {
     /// Tells when there is something new.
     pub fn newest(&self) -> watch::Receiver<i64> {
         self.newest.subscribe()
+    }
+
+    /// Tells when something happened to a run, in whichever console: whoever waits for work looks then.
+    pub fn work(&self) -> watch::Receiver<i64> {
+        self.work.subscribe()
     }
 
     /// The events after a number that a reader wants.
@@ -79,6 +88,8 @@ impl Tail {
         let Some(newest) = events.last().map(|event| event.seq) else {
             return;
         };
+        let work = events.iter().rev().find(|event| event.kind == RUN);
+        let work = work.map(|event| event.seq);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         for event in events {
             kept.bytes += event.data.len();
@@ -93,6 +104,9 @@ impl Tail {
         }
         drop(kept);
         self.newest.send_replace(newest);
+        if let Some(work) = work {
+            self.work.send_replace(work);
+        }
     }
 }
 

@@ -16,8 +16,10 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use super::address::Peer;
@@ -25,6 +27,7 @@ use super::app::App;
 use super::held::Held;
 use super::rate::Counted;
 use super::sandbox::{self, Seen};
+use super::tls::{self, Opened};
 
 /// Connections at once; more wait to be accepted. A person's browser holds six.
 const MOST: u32 = 2048;
@@ -42,10 +45,10 @@ const LAST_ANSWERS: Duration = Duration::from_secs(10);
 const BACK_OFF: Duration = Duration::from_millis(50);
 
 /// Who may connect.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone)]
 pub enum Door {
-    /// People and programs: every connection is looked at.
-    People,
+    /// People and programs, perhaps by TLS: every connection is looked at.
+    People(Option<TlsAcceptor>),
     /// This machine's collectors, on loopback.
     Management,
 }
@@ -74,7 +77,7 @@ pub async fn serve(listener: TcpListener, router: Router, app: App, door: Door) 
                 if hold.is_none() && !proxy {
                     continue;
                 }
-                let (router, looked) = (router.clone(), app.clone());
+                let (router, looked, door) = (router.clone(), app.clone(), door.clone());
                 app.tasks.spawn("connection", async move {
                     let _place = (place, hold);
                     connection(stream, peer, router, looked, door).await;
@@ -100,13 +103,30 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Ap
     if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNREAD_MS) {
         tracing::debug!(%error, "limiting how long answers wait to be read");
     }
-    if door == Door::People
-        && sandbox::look(&app.config.gateway, local, peer).await == Seen::Sandbox
-    {
+    let Door::People(secure) = door else {
+        return answer(stream, peer, router, &app).await;
+    };
+    if sandbox::look(&app.config.gateway, local, peer).await == Seen::Sandbox {
         app.metrics.from_sandboxes.inc();
         tracing::warn!(source.addr = %peer, "a connection from a sandbox was refused");
         return;
     }
+    let opened = tokio::select! {
+        opened = tls::open(secure.as_ref(), stream, peer, local) => opened,
+        () = app.stop.cancelled() => return,
+    };
+    match opened {
+        Ok(Opened::Plain(stream)) => answer(stream, peer, router, &app).await,
+        Ok(Opened::Secure(stream)) => answer(stream, peer, router, &app).await,
+        Err(error) => tracing::debug!(%error, source.addr = %peer, "a connection"),
+    }
+}
+
+/// Answers requests until the connection ends.
+async fn answer<S>(stream: S, peer: SocketAddr, router: Router, app: &App)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let service = service_fn(move |request: Request<Incoming>| {
         let router = router.clone();
         async move {

@@ -31,6 +31,7 @@ pub mod tag;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tidy;
+pub mod tls;
 pub mod turns;
 
 use std::io;
@@ -73,6 +74,9 @@ pub enum ServeError {
     /// Further certificate authorities cannot be had.
     #[error(transparent)]
     Authorities(#[from] AuthorityError),
+    /// The certificate of the people port.
+    #[error(transparent)]
+    Tls(#[from] tls::TlsError),
     /// The instance key is not there, or is another one.
     #[error(transparent)]
     Vault(#[from] VaultError),
@@ -88,6 +92,7 @@ impl ServeError {
             Self::Store(error) => error.hint(),
             Self::Vault(error) => error.hint(),
             Self::Authorities(_) => Some("`network.ca_file` is a file of certificates (PEM)"),
+            Self::Tls(_) => Some("`console.tls` names a certificate and its key (PEM files)"),
             Self::Passwords(_) | Self::Random(_) => None,
         }
     }
@@ -100,6 +105,7 @@ pub fn router(app: &App) -> axum::Router {
 
 /// Serves until `stop`, then answers what is under way and lets go of the store.
 pub async fn run(config: ConsoleConfig, stop: CancellationToken) -> Result<(), ServeError> {
+    let secure = config.tls.as_ref().map(tls::acceptor).transpose()?;
     let people = bind(config.listen).await?;
     let management = match config.management {
         Some(address) => Some(bind(address).await?),
@@ -133,7 +139,7 @@ pub async fn run(config: ConsoleConfig, stop: CancellationToken) -> Result<(), S
         tasks.spawn("management", served);
     }
     tracing::info!(address = %listen, store = app.store.engine(), "the console answers");
-    listen::serve(people, router(&app), app.clone(), Door::People).await;
+    listen::serve(people, router(&app), app.clone(), Door::People(secure)).await;
     tasks.shut_down().await;
     app.store.close().await;
     Ok(())
@@ -159,6 +165,8 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
 mod again;
 #[cfg(test)]
 mod hurried;
+#[cfg(test)]
+mod secure;
 #[cfg(test)]
 mod streams;
 #[cfg(test)]

@@ -130,6 +130,7 @@ fn work(table: Table) -> Table {
 /// Runners, and what they ask.
 fn runners(table: Table) -> Table {
     table
+        .add(Action::ReadStore, routes!(api::store::read))
         .add(Action::ListRunners, routes!(api::runners::list))
         .add(Action::AddRunner, routes!(api::runners::add))
         .add(Action::EndRunner, routes!(api::runners::end))

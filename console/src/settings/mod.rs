@@ -7,6 +7,7 @@ mod mail;
 mod outbound;
 mod providers;
 mod read;
+mod retention;
 mod values;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -20,6 +21,7 @@ use netpolicy::document::tree::Node;
 pub use mail::{MailSettings, MailTls};
 pub use outbound::{Allowed, OutboundSettings};
 pub use providers::{GitHubSettings, OidcSettings, Providers};
+pub use retention::Retention;
 pub use values::{AppUrl, Database, Redacted, Scheme};
 
 /// Where people and programs ask.
@@ -40,6 +42,10 @@ pub struct ConsoleConfig {
     pub management: Option<SocketAddr>,
     /// Reverse proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// Its own certificate; `None`: a reverse proxy has one, or nobody comes from elsewhere.
+    pub tls: Option<TlsFiles>,
+    /// How long the store keeps what only grows.
+    pub retention: Retention,
     /// What people type; `None`: only loopback names are answered.
     pub url: Option<AppUrl>,
     /// Whether people sign in with email and password.
@@ -54,6 +60,15 @@ pub struct ConsoleConfig {
     pub outbound: OutboundSettings,
     /// The gateway of the same file.
     pub gateway: GatewaySide,
+}
+
+/// A certificate of the operator's own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TlsFiles {
+    /// The certificate, and those between it and its authority (PEM).
+    pub certificate: PathBuf,
+    /// Its private key (PEM).
+    pub key: PathBuf,
 }
 
 /// What the console knows of the gateway of this machine.
@@ -95,6 +110,8 @@ impl ConsoleConfig {
             state_dir,
             management: None,
             trusted_proxies: Vec::new(),
+            tls: None,
+            retention: Retention::default(),
             url: None,
             email_password: true,
             providers: Providers::default(),
@@ -187,6 +204,28 @@ static MANAGEMENT: Shape = Shape {
     bonds: &[],
 };
 
+const fn file(key: &'static str, help: &'static str) -> Field {
+    Field {
+        key,
+        kind: Kind::Text(&FILE),
+        need: Need::Required,
+        help,
+    }
+}
+
+/// The `tls` part of the console section.
+static TLS: Shape = Shape {
+    what: "the console's tls",
+    fields: &[
+        file(
+            "certificate",
+            "The certificate with those between it and its authority (PEM).",
+        ),
+        file("key", "Its private key (PEM), which others may not read."),
+    ],
+    bonds: &[],
+};
+
 /// The `console` section.
 pub static CONSOLE: Shape = Shape {
     what: "the console section",
@@ -224,6 +263,16 @@ pub static CONSOLE: Shape = Shape {
                 min: 0,
             },
             "Reverse proxies whose X-Forwarded-For is believed. Default none.",
+        ),
+        field(
+            "tls",
+            Kind::Object(&TLS),
+            "HTTPS by a certificate of your own; only this machine itself may speak plain HTTP then. Read at the start.",
+        ),
+        field(
+            "retention",
+            Kind::Object(&retention::RETENTION),
+            "Days that runs, their output and flows, deliveries and events are kept.",
         ),
     ],
     bonds: &[],

@@ -9,7 +9,7 @@ use netpolicy::document::Mistakes;
 use netpolicy::document::shape::{check, flag};
 use netpolicy::document::tree::Node;
 
-use super::{AppUrl, ConsoleConfig, Database, SECTIONS};
+use super::{AppUrl, ConsoleConfig, Database, SECTIONS, TlsFiles};
 
 /// Builds the settings; every mistake is noted, and what is wrong stays at its default.
 pub fn config(root: &Node, gateway: &GatewayConfig, mistakes: &mut Mistakes) -> ConsoleConfig {
@@ -70,6 +70,14 @@ fn console(section: &Node, config: &mut ConsoleConfig, mistakes: &mut Mistakes) 
         .and_then(|node| node.field("listen"));
     let loopback = |text: &str| address(text).filter(|address| address.ip().is_loopback());
     config.management = management.and_then(|node| shown(node, loopback, MANAGEMENT, mistakes));
+    config.retention = super::retention::read(section.field("retention"), mistakes);
+    let file = |key: &str| {
+        let tls = section.field("tls")?;
+        Some(PathBuf::from(tls.field(key).and_then(Node::scalar)?))
+    };
+    config.tls = file("certificate")
+        .zip(file("key"))
+        .map(|(certificate, key)| TlsFiles { certificate, key });
     let proxies = section
         .field("trusted_proxies")
         .map_or(&[][..], Node::items);

@@ -7,6 +7,9 @@ use super::within::Within;
 use super::{Lock, Store, StoreError, change, on, row, transact};
 use crate::clock::{Millis, id};
 
+/// Jobs of one workspace; further ones are refused.
+pub const MOST: i64 = 1_000;
+
 row! {
     /// A job.
     pub struct Job {
@@ -66,15 +69,22 @@ fn told(job: &str, change: &str) -> String {
 }
 
 impl Store {
-    /// Keeps a job and returns its id.
+    /// Keeps a job and returns its id; `None`: the workspace has [`MOST`] already.
     pub async fn add_job(
         &self,
         write: &JobWrite<'_>,
         by: Option<&str>,
         now: Millis,
-    ) -> Result<String, StoreError> {
+    ) -> Result<Option<String>, StoreError> {
         let made = id();
-        change!(self, Lock::Queue, tx => {
+        Ok(change!(self, Lock::Queue, tx => {
+            let there: i64 = sqlx::query_scalar("SELECT count(*) FROM jobs WHERE workspace_id = $1")
+                .bind(write.workspace)
+                .fetch_one(&mut *tx)
+                .await?;
+            if there >= MOST {
+                return Ok(None);
+            }
             sqlx::query("INSERT INTO jobs (id, workspace_id, name, spec, enabled, next_at, created_by, created_at, updated_at, version) \
                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, 1)")
                 .bind(&made)
@@ -89,8 +99,8 @@ impl Store {
                 .await?;
             about(format!("job={made}"));
             tx.tell(&[(&workspace_topic(write.workspace), "job", &told(&made, "added"))], now).await?;
-        });
-        Ok(made)
+            Some(made)
+        }))
     }
 
     /// A job of a workspace.
@@ -266,7 +276,11 @@ mod tests {
     async fn a_job_changes_only_at_the_version_that_was_read_and_only_in_its_workspace() {
         each(async |store| {
             let w = workspace(&store).await;
-            let id = store.add_job(&write(&w, "a"), None, 5).await.unwrap();
+            let id = store
+                .add_job(&write(&w, "a"), None, 5)
+                .await
+                .unwrap()
+                .unwrap();
             assert!(
                 !store
                     .change_job(&id, 1, &write("other", "b"), 6)
@@ -291,7 +305,11 @@ mod tests {
     async fn a_name_is_taken_once_in_a_workspace() {
         each(async |store| {
             let w = workspace(&store).await;
-            store.add_job(&write(&w, "a"), None, 5).await.unwrap();
+            store
+                .add_job(&write(&w, "a"), None, 5)
+                .await
+                .unwrap()
+                .unwrap();
             let again = store.add_job(&write(&w, "a"), None, 5).await.unwrap_err();
             assert!(again.is_taken(), "{again}");
         })
@@ -302,13 +320,41 @@ mod tests {
     async fn a_webhook_is_found_by_its_newest_digest_alone() {
         each(async |store| {
             let w = workspace(&store).await;
-            let id = store.add_job(&write(&w, "a"), None, 5).await.unwrap();
+            let id = store
+                .add_job(&write(&w, "a"), None, 5)
+                .await
+                .unwrap()
+                .unwrap();
             assert!(store.set_hook(&w, &id, Some(b"one")).await.unwrap());
             assert!(store.set_hook(&w, &id, Some(b"two")).await.unwrap());
             assert!(!store.set_hook("other", &id, Some(b"three")).await.unwrap());
             assert_eq!(store.job_of_hook(b"one").await.unwrap(), None);
             let found = store.job_of_hook(b"two").await.unwrap().unwrap();
             assert!(found.has_hook && found.id == id);
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_workspace_with_jobs_without_end_is_refused_and_another_is_not() {
+        each(async |store| {
+            let (w, v) = (workspace(&store).await, workspace(&store).await);
+            for n in 0..MOST {
+                let name = format!("j{n}");
+                let added = store.add_job(&write(&w, &name), None, 5).await.unwrap();
+                assert!(added.is_some(), "{n}");
+            }
+            assert_eq!(
+                store.add_job(&write(&w, "more"), None, 5).await.unwrap(),
+                None
+            );
+            assert!(
+                store
+                    .add_job(&write(&v, "more"), None, 5)
+                    .await
+                    .unwrap()
+                    .is_some()
+            );
         })
         .await;
     }

@@ -40,6 +40,8 @@ const MIGRATIONS: &[Migration] = &[
     migration!(10, "0010_denied_names"),
     migration!(11, "0011_codes"),
     migration!(12, "0012_identity_turns"),
+    migration!(13, "0013_turns"),
+    migration!(14, "0014_runner_keys"),
 ];
 
 /// The newest version that this program knows.

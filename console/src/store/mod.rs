@@ -11,6 +11,7 @@ pub mod codes;
 pub mod denials;
 pub mod events;
 pub mod flows;
+pub mod growth;
 pub mod hardening;
 pub mod identities;
 pub mod jobs;

@@ -31,6 +31,22 @@ row! {
         pub created_at: Millis,
         /// When it was last heard of, to some seconds.
         pub seen_at: Option<Millis>,
+        /// Another key that somebody with its token said.
+        pub refused_key: Option<String>,
+        /// When that was first refused.
+        pub refused_at: Option<Millis>,
+    }
+}
+
+row! {
+    /// Who the runner is until now.
+    pub struct Known {
+        /// The newest process.
+        pub session: Option<String>,
+        /// Its key.
+        pub public_key: Option<String>,
+        /// The last one that was refused.
+        pub refused_key: Option<String>,
     }
 }
 
@@ -49,11 +65,24 @@ pub struct Greeting<'a> {
     pub most: i64,
 }
 
+/// What became of a greeting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Greeted {
+    /// This process is the runner now.
+    Welcome,
+    /// The runner is known by another key: nothing was changed. `first`: this one was not refused before.
+    OtherKey {
+        /// See above.
+        first: bool,
+    },
+}
+
 /// Every column, for [`Runner`].
 macro_rules! runners_where {
     ($rest:literal) => {
         concat!(
-            "SELECT id, name, workspace_id, public_key, session, version, facts, most, created_at, seen_at FROM runners WHERE ",
+            "SELECT id, name, workspace_id, public_key, session, version, facts, most, created_at, seen_at, refused_key, refused_at \
+             FROM runners WHERE ",
             $rest
         )
     };
@@ -117,18 +146,34 @@ impl Store {
         }))
     }
 
-    /// A process of a runner begins: it is the runner now, and what an earlier one held is given up.
+    /// A process of a runner begins: it is the runner now, and what an earlier one held is given up. The key that it says
+    /// first is its key for ever: secrets are sealed to it.
     pub async fn greet_runner(
         &self,
         runner: &str,
         greeting: &Greeting<'_>,
         now: Millis,
-    ) -> Result<(), StoreError> {
-        transact!(self, Lock::Queue, tx => {
-            let was: Option<Option<String>> = sqlx::query_scalar("SELECT session FROM runners WHERE id = $1")
+    ) -> Result<Greeted, StoreError> {
+        let greeted = transact!(self, Lock::Queue, tx => {
+            let was: Option<Known> = sqlx::query_as("SELECT session, public_key, refused_key FROM runners WHERE id = $1")
                 .bind(runner)
                 .fetch_optional(&mut *tx)
                 .await?;
+            let known = was.as_ref().and_then(|was| was.public_key.as_deref());
+            if known.is_some_and(|known| known != greeting.key) {
+                let refused = was.as_ref().and_then(|was| was.refused_key.as_deref());
+                let first = refused != Some(greeting.key);
+                if first {
+                    sqlx::query("UPDATE runners SET refused_key = $1, refused_at = $2 WHERE id = $3")
+                        .bind(greeting.key)
+                        .bind(now)
+                        .bind(runner)
+                        .execute(&mut *tx)
+                        .await?;
+                    tx.commit().await?;
+                }
+                return Ok(Greeted::OtherKey { first });
+            }
             sqlx::query("UPDATE runners SET session = $1, public_key = $2, version = $3, facts = $4, most = $5, seen_at = $6 WHERE id = $7")
                 .bind(greeting.session)
                 .bind(greeting.key)
@@ -139,14 +184,16 @@ impl Store {
                 .bind(runner)
                 .execute(&mut *tx)
                 .await?;
-            if was.flatten().as_deref() != Some(greeting.session) {
+            if was.and_then(|was| was.session).as_deref() != Some(greeting.session) {
                 sqlx::query("UPDATE queue SET lease_until = 0 WHERE runner_id = $1 AND state <> 'queued'")
                     .bind(runner)
                     .execute(&mut *tx)
                     .await?;
             }
+            Greeted::Welcome
         });
-        self.give_up(now).await.map(|_| ())
+        self.give_up(now).await?;
+        Ok(greeted)
     }
 
     /// Gives up what a runner was given and does not have: the answer got lost on the way.

@@ -72,7 +72,17 @@ pub static RUNNER: Shape = Shape {
         field(
             "console",
             Kind::Text(&CONSOLE),
-            "The console that this runner pulls work from, such as http://127.0.0.1:8420. Default: none.",
+            "The console that this runner pulls work from, such as https://sallyport.example.com. Default: none.",
+        ),
+        field(
+            "ca_file",
+            Kind::Text(&TOKEN_FILE),
+            "Authorities (PEM) by which the console's certificate is known. Default: this system's.",
+        ),
+        field(
+            "plain_http",
+            Kind::Flag,
+            "Speak plain HTTP to a console on another machine, inside a tunnel. Default false.",
         ),
         field(
             "token_file",
@@ -149,8 +159,8 @@ static ENGINE: Format = Format {
 };
 
 static CONSOLE: Format = Format {
-    expected: "an address such as http://127.0.0.1:8420",
-    pattern: Some("^http://"),
+    expected: "an address such as https://sallyport.example.com",
+    pattern: Some("^https?://"),
     fits: |text| Address::parse(text).is_some(),
     lexis: Lexis::Words,
 };

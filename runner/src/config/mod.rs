@@ -72,6 +72,10 @@ pub struct RunnerConfig {
     pub run_dir: PathBuf,
     /// The console that work is pulled from; `None`: from none.
     pub console: Option<String>,
+    /// Authorities of the console's certificate; `None`: this system's.
+    pub ca_file: Option<PathBuf>,
+    /// Plain HTTP even to another machine.
+    pub plain_http: bool,
     /// The file with the token for it, its owner's alone.
     pub token_file: PathBuf,
     /// Defaults and ceilings of a run.
@@ -149,8 +153,33 @@ impl RunnerConfig {
             state_dir: state.join("runner"),
             run_dir: run.join("runner"),
             console: None,
+            ca_file: None,
+            plain_http: false,
             token_file: state.join("runner/console-token"),
             limits: Limits::default(),
+        }
+    }
+
+    /// What is wrong with the way to the console.
+    fn add_mistakes_of_link(&self, mistakes: &mut Vec<String>) {
+        if let Some(file) = self.ca_file.as_ref().filter(|file| !file.is_absolute()) {
+            mistakes.push(format!(
+                "runner.ca_file: {} is not an absolute path",
+                file.display()
+            ));
+        }
+        let Some(console) = &self.console else { return };
+        match Address::parse(console) {
+            None => mistakes.push(format!(
+                "runner.console: {console:?} is not an address such as https://sallyport.example.com"
+            )),
+            Some(address) if !(address.is_secure() || address.is_near() || self.plain_http) => {
+                mistakes.push(format!(
+                    "runner.console: {console} is plain HTTP to another machine: whoever is on the way reads the token, \
+                     jobs and output. Use https:// (`console.tls` there), or say `plain_http: true` where a tunnel is"
+                ));
+            }
+            Some(_) => {}
         }
     }
 
@@ -186,13 +215,7 @@ impl RunnerConfig {
                     .to_owned(),
             );
         }
-        if let Some(console) = &self.console
-            && Address::parse(console).is_none()
-        {
-            mistakes.push(format!(
-                "runner.console: {console:?} is not an address such as http://127.0.0.1:8420"
-            ));
-        }
+        self.add_mistakes_of_link(&mut mistakes);
         self.limits.add_mistakes(&mut mistakes);
         mistakes
     }
@@ -270,5 +293,27 @@ mod tests {
             EngineChoice::from("unix:///x/y.sock".to_owned()),
             EngineChoice::Socket("/x/y.sock".into())
         );
+    }
+
+    #[test]
+    fn plain_http_to_another_machine_is_refused_unless_that_is_said() {
+        let mistakes = |console: &str, plain_http: bool| {
+            let config = RunnerConfig {
+                console: Some(console.to_owned()),
+                plain_http,
+                ..RunnerConfig::default()
+            };
+            config.mistakes().len()
+        };
+        for (console, wrong) in [
+            ("http://127.0.0.1:8420", 0),
+            ("https://sallyport.example.com", 0),
+            ("http://sallyport.example.com", 1),
+            ("http://10.0.0.5:8420", 1),
+            ("ftp://x", 1),
+        ] {
+            assert_eq!(mistakes(console, false), wrong, "{console}");
+        }
+        assert_eq!(mistakes("http://10.0.0.5:8420", true), 0);
     }
 }

@@ -4,6 +4,8 @@
 //! or may not have been heard, and every one of the protocol may be said twice.
 
 use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,10 +14,14 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::{Method, Request, StatusCode, Uri, header};
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
 use crate::protocol::SESSION;
 
@@ -27,24 +33,47 @@ const LARGEST: usize = 16 << 20;
 /// Where a console is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Address {
+    secure: bool,
     host: String,
     port: u16,
 }
 
 impl Address {
-    /// From `http://HOST[:PORT]`.
+    /// From `https://HOST[:PORT]` or `http://HOST[:PORT]`.
     pub fn parse(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
-        let plain = uri.scheme_str() == Some("http")
-            && matches!(uri.path(), "" | "/")
-            && uri.query().is_none();
+        let secure = match uri.scheme_str()? {
+            "https" => true,
+            "http" => false,
+            _ => return None,
+        };
+        let origin = matches!(uri.path(), "" | "/") && uri.query().is_none();
         let authority = uri
             .authority()
-            .filter(|a| plain && !a.as_str().contains('@'))?;
+            .filter(|a| origin && !a.as_str().contains('@'))?;
         Some(Self {
+            secure,
             host: authority.host().to_owned(),
-            port: authority.port_u16().unwrap_or(80),
+            port: authority
+                .port_u16()
+                .unwrap_or(if secure { 443 } else { 80 }),
         })
+    }
+
+    /// Whether it is spoken to by TLS.
+    pub const fn is_secure(&self) -> bool {
+        self.secure
+    }
+
+    /// Whether nobody can be in between: it is this machine.
+    pub fn is_near(&self) -> bool {
+        let ip = self.bare().parse::<IpAddr>();
+        self.host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+    }
+
+    /// The host without brackets.
+    fn bare(&self) -> &str {
+        self.host.trim_start_matches('[').trim_end_matches(']')
     }
 
     fn authority(&self) -> String {
@@ -95,16 +124,23 @@ pub enum AskError {
 /// A connection.
 pub struct Line {
     address: Address,
+    trust: Option<Arc<ClientConfig>>,
     identity: Identity,
     tasks: Tasks,
     sender: Option<SendRequest<Full<Bytes>>>,
 }
 
 impl Line {
-    /// None yet.
-    pub const fn new(address: Address, identity: Identity, tasks: Tasks) -> Self {
+    /// None yet. `trust`: whom to believe where the address is one of TLS.
+    pub const fn new(
+        address: Address,
+        trust: Option<Arc<ClientConfig>>,
+        identity: Identity,
+        tasks: Tasks,
+    ) -> Self {
         Self {
             address,
+            trust,
             identity,
             tasks,
             sender: None,
@@ -138,17 +174,27 @@ impl Line {
             return Ok(sender);
         }
         let away = |error: &dyn fmt::Display| AskError::Away(error.to_string());
-        let host = self
-            .address
-            .host
-            .trim_start_matches('[')
-            .trim_end_matches(']');
+        let host = self.address.bare();
         let stream = TcpStream::connect((host, self.address.port))
             .await
             .map_err(|e| away(&e))?;
+        if !self.address.secure {
+            return self.speak(stream).await;
+        }
+        let trust = self.trust.clone();
+        let trust = trust.ok_or_else(|| away(&"no certificate authorities"))?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|e| away(&e))?;
+        let secured = TlsConnector::from(trust).connect(name, stream).await;
+        self.speak(secured.map_err(|e| away(&e))?).await
+    }
+
+    async fn speak<S>(&self, stream: S) -> Result<SendRequest<Full<Bytes>>, AskError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let (sender, connection) = handshake(TokioIo::new(stream))
             .await
-            .map_err(|e| away(&e))?;
+            .map_err(|e| AskError::Away(e.to_string()))?;
         self.tasks.spawn("console connection", async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection to the console ended");
@@ -227,10 +273,23 @@ mod tests {
             Address::parse("http://[::1]:8420/").unwrap().authority(),
             "[::1]:8420"
         );
+        let secure = Address::parse("https://x.example").unwrap();
+        assert_eq!(secure.authority(), "x.example:443");
+        assert!(secure.is_secure() && !secure.is_near());
+        for near in ["http://localhost:1", "http://127.0.0.9", "http://[::1]:2"] {
+            assert!(Address::parse(near).unwrap().is_near(), "{near}");
+        }
+        for far in [
+            "http://localhost.example",
+            "http://10.0.0.1",
+            "http://127.0.0.1.x",
+        ] {
+            assert!(!Address::parse(far).unwrap().is_near(), "{far}");
+        }
         for bad in [
             "",
             "127.0.0.1:8420",
-            "https://x.example",
+            "ftp://x.example",
             "http://x/y",
             "http://a@b",
             "http://x?y",

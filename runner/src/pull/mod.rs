@@ -8,6 +8,7 @@ pub mod flows;
 pub mod line;
 mod run;
 pub mod tale;
+pub mod trust;
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -15,6 +16,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
@@ -37,6 +39,7 @@ const REFUSED: Duration = Duration::from_secs(5);
 pub struct Puller {
     runner: Arc<Runner>,
     address: Address,
+    trust: Option<Arc<ClientConfig>>,
     identity: Mutex<Identity>,
     key: OwnKey,
     taps: Arc<Taps>,
@@ -57,7 +60,12 @@ struct Pulled {
 }
 
 /// Pulls until dropped; as often as another token is needed it begins anew.
-pub async fn pull(runner: Arc<Runner>, address: Address, live: watch::Sender<usize>) {
+pub async fn pull(
+    runner: Arc<Runner>,
+    address: Address,
+    trust: Option<Arc<ClientConfig>>,
+    live: watch::Sender<usize>,
+) {
     let taps = Arc::new(Taps::default());
     let (following, gateway) = (taps.clone(), runner.pods.gateway.clone());
     runner.tasks.spawn("flows for the console", async move {
@@ -74,6 +82,7 @@ pub async fn pull(runner: Arc<Runner>, address: Address, live: watch::Sender<usi
     let puller = Arc::new(Puller {
         runner,
         address,
+        trust,
         identity: Mutex::new(Identity {
             token: String::new(),
             session,
@@ -131,7 +140,8 @@ impl Pauses {
 impl Puller {
     fn line(&self) -> Line {
         let identity = self.with_identity(|identity| identity.clone());
-        Line::new(self.address.clone(), identity, self.runner.tasks.clone())
+        let (address, trust) = (self.address.clone(), self.trust.clone());
+        Line::new(address, trust, identity, self.runner.tasks.clone())
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut HashMap<String, Pulled>) -> T) -> T {

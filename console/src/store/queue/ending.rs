@@ -97,7 +97,7 @@ row! {
 }
 
 const EXPIRED: &str = "SELECT run_id, workspace_id, state, claims, cancel_at FROM queue \
-    WHERE state <> 'queued' AND lease_until < $1 ORDER BY lease_until LIMIT 1";
+    WHERE state IN ('claimed', 'preparing', 'running') AND lease_until < $1 ORDER BY lease_until LIMIT 1";
 
 const CLOSE: &str = "UPDATE runs SET state = $2, reason = $3, message = $4, exit_code = $5, ended_at = $6, \
     output_bytes = q.output_next, output_kept = q.output_kept, flows_kept = q.flows_kept, flows_dropped = q.flows_dropped, \

@@ -7,7 +7,7 @@ use crate::store::within::Within;
 use crate::store::{Lock, Store, StoreError, change};
 
 /// Runs of one workspace that wait; further ones are refused.
-const MOST_WAITING: i64 = 1_000;
+pub const MOST_WAITING: i64 = 1_000;
 
 /// Why there is a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,7 +8,7 @@
 //! and never silently run again, another attempt is a run of its own by the job's retry rule.
 //!
 //! Who is next is decided by one transaction at a time ([`Lock::Queue`]): limits of jobs, groups, workspaces and runners
-//! are counts over rows, which skipping locked rows would miscount.
+//! are counts over rows, which skipping locked rows would miscount. Workspaces take turns, within one the oldest run is next.
 
 mod ending;
 mod entering;
@@ -16,7 +16,7 @@ mod entering;
 mod tests;
 
 pub use ending::{Cancel, End, Finished};
-pub use entering::{Cause, NewRun, Submitted};
+pub use entering::{Cause, MOST_WAITING, NewRun, Submitted};
 pub(super) use entering::{Enter, enter_told};
 
 use super::runs::{Run, topic, workspace_topic};
@@ -130,11 +130,46 @@ pub(super) const HOLD: &str = "UPDATE queue SET fence = fence \
     WHERE run_id = $1 AND runner_id = $2 AND fence = $3 AND state <> 'queued' \
     RETURNING workspace_id, state, cancel_at, output_next, output_kept, output_rows, flow_seq, flows_kept, step_seq, steps_kept";
 
-const NEXT: &str = "SELECT q.run_id FROM queue q \
-    WHERE q.state = 'queued' AND q.ready_at <= $1 AND ($2 = '' OR q.workspace_id = $2) \
-    AND (SELECT count(*) FROM queue l WHERE l.lane = q.lane AND l.state <> 'queued') < q.lane_most \
-    AND (SELECT count(*) FROM queue w WHERE w.workspace_id = q.workspace_id AND w.state <> 'queued') < $3 \
+/// Workspaces with a run whose time has come, fewest live runs first, then who waited longest for a turn: whoever has
+/// thousands waiting gets no more than whoever has one.
+const TURNS: &str = "SELECT w.workspace_id FROM \
+    (SELECT DISTINCT workspace_id FROM queue WHERE state = 'queued' AND ready_at <= $1 AND ($2 = '' OR workspace_id = $2)) w \
+    LEFT JOIN turns t ON t.workspace_id = w.workspace_id \
+    LEFT JOIN (SELECT workspace_id, count(*) AS live FROM queue WHERE state IN ('claimed', 'preparing', 'running') \
+    GROUP BY workspace_id) l ON l.workspace_id = w.workspace_id \
+    WHERE COALESCE(l.live, 0) < $3 ORDER BY COALESCE(l.live, 0), COALESCE(t.turn, 0), w.workspace_id";
+
+const NEXT: &str = "SELECT q.run_id FROM queue q WHERE q.workspace_id = $1 AND q.state = 'queued' AND q.ready_at <= $2 \
+    AND (SELECT count(*) FROM queue l WHERE l.lane = q.lane AND l.state IN ('claimed', 'preparing', 'running')) < q.lane_most \
     ORDER BY q.ready_at, q.run_id LIMIT 1";
+
+/// A workspace had its turn.
+const TURN: &str = "INSERT INTO turns (workspace_id, turn) VALUES ($1, (SELECT COALESCE(max(turn), 0) + 1 FROM turns)) \
+    ON CONFLICT (workspace_id) DO UPDATE SET turn = excluded.turn";
+
+/// The run that is next, on a pool or in a transaction.
+macro_rules! next {
+    ($on:expr, $claimer:expr, $rules:expr, $now:expr) => {{
+        let turns: Vec<String> = sqlx::query_scalar(TURNS)
+            .bind($now)
+            .bind($claimer.workspace.unwrap_or_default())
+            .bind($rules.per_workspace)
+            .fetch_all($on)
+            .await?;
+        let mut next: Option<String> = None;
+        for workspace in &turns {
+            next = sqlx::query_scalar(NEXT)
+                .bind(workspace)
+                .bind($now)
+                .fetch_optional($on)
+                .await?;
+            if next.is_some() {
+                break;
+            }
+        }
+        next
+    }};
+}
 
 impl Store {
     /// Takes the next run for a runner, if there is one that limits permit.
@@ -145,9 +180,7 @@ impl Store {
         now: Millis,
     ) -> Result<Option<Claimed>, StoreError> {
         // asked often and mostly in vain: nothing is locked for it
-        let waiting: Option<i64> = on!(self, pool => sqlx::query_scalar(
-            "SELECT 1 FROM queue WHERE state = 'queued' AND ready_at <= $1 LIMIT 1")
-            .bind(now).fetch_optional(pool).await.map(|found: Option<i32>| found.map(i64::from)))?;
+        let waiting = on!(self, pool => next!(pool, claimer, rules, now));
         if waiting.is_none() {
             return Ok(None);
         }
@@ -157,16 +190,7 @@ impl Store {
                 .bind(claimer.runner)
                 .fetch_one(&mut *tx)
                 .await?;
-            let next: Option<String> = if held < claimer.most {
-                sqlx::query_scalar(NEXT)
-                    .bind(now)
-                    .bind(claimer.workspace.unwrap_or_default())
-                    .bind(rules.per_workspace)
-                    .fetch_optional(&mut *tx)
-                    .await?
-            } else {
-                None
-            };
+            let next = if held < claimer.most { next!(&mut *tx, claimer, rules, now) } else { None };
             let Some(run) = next else { return Ok(None) };
             let (fence, workspace): (i64, String) = sqlx::query_as(
                 "UPDATE queue SET state = 'claimed', runner_id = $1, fence = fence + 1, lease_until = $2, claims = claims + 1 \
@@ -176,6 +200,7 @@ impl Store {
                 .bind(&run)
                 .fetch_one(&mut *tx)
                 .await?;
+            sqlx::query(TURN).bind(&workspace).execute(&mut *tx).await?;
             sqlx::query("UPDATE runs SET state = 'claimed', runner_id = $1, fence = $2, claimed_at = $3 WHERE id = $4")
                 .bind(claimer.runner)
                 .bind(fence)

@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use gateway::record::Line;
 use serde_json::json;
 
+mod fair;
 mod told;
 
 use super::*;
