@@ -130,7 +130,7 @@ async fn a_hundred_runs_that_are_queued_at_once_are_all_taken_once() {
         taken.dedup();
         assert_eq!(taken.len(), 100);
         assert!(
-            begun.elapsed() < Duration::from_secs(60),
+            begun.elapsed() < Duration::from_mins(1),
             "{:?}",
             begun.elapsed()
         );
