@@ -1,6 +1,8 @@
 //! `plan` and `apply`: every mistake at once, nothing sent while there is one, nothing of somebody else overwritten.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 
 use lab::cli::Said;
@@ -182,6 +184,55 @@ fn only_prune_removes_and_an_empty_folder_removes_nothing() {
     );
 }
 
+/// Plays a proxy behind which somebody is quicker: b is changed before its change is passed on.
+fn change_first(port: u16, bearer: &str, stream: &mut TcpStream, head: &str) {
+    let mut words = head.split(' ');
+    let (method, path) = (
+        words.next().unwrap_or_default(),
+        words.next().unwrap_or_default(),
+    );
+    let field = |name: &str| {
+        head.lines().find_map(|line| {
+            line.to_ascii_lowercase()
+                .strip_prefix(name)
+                .map(str::to_owned)
+        })
+    };
+    let length: usize = field("content-length: ")
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0);
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).expect("a body");
+    let body = serde_json::from_slice::<Value>(&body).ok();
+    if method == "PUT" && body.as_ref().is_some_and(|body| body["name"] == "b") {
+        let theirs = json!({ "name": "b", "spec": { "description": "theirs" } });
+        assert_eq!(
+            ask(port, "PUT", path, bearer, Some(&theirs))
+                .expect("an answer")
+                .status,
+            200
+        );
+    }
+    let version = field("if-match: ")
+        .map(|tag| format!("if-match: {tag}\r\n"))
+        .unwrap_or_default();
+    let answer = ask(
+        port,
+        method,
+        path,
+        &format!("{bearer}{version}"),
+        body.as_ref(),
+    )
+    .expect("an answer");
+    let text = answer.json.to_string();
+    let head = format!(
+        "HTTP/1.1 {} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{text}",
+        answer.status,
+        text.len()
+    );
+    let _ = stream.write_all(head.as_bytes());
+}
+
 #[test]
 fn a_change_in_between_is_not_overwritten_and_the_rest_is_done() {
     let console = Console::start();
@@ -194,60 +245,12 @@ fn a_change_in_between_is_not_overwritten_and_the_rest_is_done() {
             ("c.yml", "job: c\nroot: true\n"),
         ],
     );
-    // a proxy that plays somebody quicker: it changes b after the list was read
     let (port, token) = (console.port, console.token("write"));
     let (workspace, bearer) = (
         console.workspace.clone(),
         format!("authorization: Bearer {token}\r\n"),
     );
-    let proxy = Recorder::with(move |stream, head| {
-        use std::io::{Read, Write};
-        let mut words = head.split(' ');
-        let (method, path) = (
-            words.next().unwrap_or_default(),
-            words.next().unwrap_or_default(),
-        );
-        let field = |name: &str| {
-            head.lines().find_map(|line| {
-                line.to_ascii_lowercase()
-                    .strip_prefix(name)
-                    .map(str::to_owned)
-            })
-        };
-        let length: usize = field("content-length: ")
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(0);
-        let mut body = vec![0; length];
-        stream.read_exact(&mut body).expect("a body");
-        let body = serde_json::from_slice::<Value>(&body).ok();
-        if method == "PUT" && body.as_ref().is_some_and(|body| body["name"] == "b") {
-            let theirs = json!({ "name": "b", "spec": { "description": "theirs" } });
-            assert_eq!(
-                ask(port, "PUT", path, &bearer, Some(&theirs))
-                    .expect("an answer")
-                    .status,
-                200
-            );
-        }
-        let version = field("if-match: ")
-            .map(|tag| format!("if-match: {tag}\r\n"))
-            .unwrap_or_default();
-        let answer = ask(
-            port,
-            method,
-            path,
-            &format!("{bearer}{version}"),
-            body.as_ref(),
-        )
-        .expect("an answer");
-        let text = answer.json.to_string();
-        let head = format!(
-            "HTTP/1.1 {} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{text}",
-            answer.status,
-            text.len()
-        );
-        let _ = stream.write_all(head.as_bytes());
-    });
+    let proxy = Recorder::with(move |stream, head| change_first(port, &bearer, stream, head));
     let mut command = console.command(&[
         "apply",
         "-f",

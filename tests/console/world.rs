@@ -132,12 +132,16 @@ impl Console {
             .lines()
             .find_map(|line| line.strip_prefix("set-cookie: "))
             .expect("a cookie");
-        self.cookie = cookie.split(';').next().expect("its value").to_owned();
+        cookie
+            .split(';')
+            .next()
+            .expect("its value")
+            .clone_into(&mut self.cookie);
         let mine = self.owner("GET", "/api/v1/workspaces", None);
-        self.workspace = mine["items"][0]["id"]
+        mine["items"][0]["id"]
             .as_str()
             .expect("a workspace")
-            .to_owned();
+            .clone_into(&mut self.workspace);
     }
 
     /// Kills it and starts it again on the same store.
