@@ -9,6 +9,7 @@
     reason = "figures are printed with two digits"
 )]
 
+mod client;
 mod gateway;
 mod load;
 mod peers;
@@ -100,6 +101,7 @@ fn main() -> Result<()> {
     rows::decisions(&options, &mut table)?;
     rows::fairness(&options, &mut table)?;
     rows::runs(&options, &mut table)?;
+    rows::console(&options, &mut table)?;
     print!("{table}");
     Ok(())
 }

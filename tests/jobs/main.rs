@@ -7,6 +7,7 @@ mod commits;
 mod door;
 mod elsewhere;
 mod input;
+mod killed;
 mod mute;
 mod network;
 mod packages;

@@ -61,7 +61,9 @@ impl<'a> Person<'a> {
     }
 
     fn asked(&self, arguments: &[&str]) -> Vec<u8> {
-        let output = self.curl(arguments);
+        // a console that was killed comes back
+        let patient = ["--retry", "30", "--retry-delay", "1", "--retry-connrefused"];
+        let output = self.curl(&[&patient, arguments].concat());
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         output.stdout
     }

@@ -89,7 +89,7 @@ pub fn stop(lab: &Here, mut child: Ends) {
 }
 
 /// Kills a role and waits until another process has its place.
-fn fell(parent: &mut Ends, name: &str) {
+pub fn fell(parent: &mut Ends, name: &str) {
     let parent = parent.child().id();
     let old = role(parent, name).expect("the role");
     kill(pid(old), Signal::SIGKILL).expect("kill");

@@ -1,5 +1,6 @@
 //! The rows of the table and how each is measured.
 
+mod console;
 mod data_path;
 mod datagrams;
 mod decisions;
@@ -7,6 +8,7 @@ mod fairness;
 mod networks;
 mod runs;
 
+pub use console::console;
 pub use data_path::data_path;
 pub use datagrams::datagrams;
 pub use decisions::decisions;
