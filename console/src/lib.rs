@@ -9,6 +9,7 @@
 pub mod access;
 pub mod accounts;
 pub mod api;
+pub mod backup;
 pub mod clock;
 pub mod jobs;
 pub mod notify;

@@ -27,7 +27,7 @@ const LICENCES: [&str; 14] = [
 ];
 
 /// Crates that may stand in the tree twice, each with the reason.
-const TWICE: [(&str, &str); 23] = [
+const TWICE: [(&str, &str); 29] = [
     ("base64", "the engine's client is a version ahead"),
     (
         "bit-set",
@@ -35,6 +35,11 @@ const TWICE: [(&str, &str); 23] = [
     ),
     ("bit-vec", "comes with bit-set"),
     ("block-buffer", "comes with digest"),
+    (
+        "chacha20",
+        "backups (age) are a version behind random numbers",
+    ),
+    ("const-oid", "comes with signatures"),
     ("cpufeatures", "hashes and signatures are a version apart"),
     ("crypto-common", "comes with digest"),
     (
@@ -45,7 +50,15 @@ const TWICE: [(&str, &str); 23] = [
     ("getrandom", "key generation waits for its successor"),
     ("hashbrown", "maps of different ages"),
     ("hashlink", "the YAML parser is a version behind the store"),
+    (
+        "hkdf",
+        "backups (age) are a version behind the store's drivers",
+    ),
     ("hmac", "comes with digest"),
+    (
+        "hybrid-array",
+        "comes with post-quantum keys of backups (age)",
+    ),
     ("nix", "netlink sockets use the version before"),
     ("nom", "mail is a version ahead of what reads certificates"),
     (
@@ -65,6 +78,11 @@ const TWICE: [(&str, &str); 23] = [
         "synstructure",
         "derive macros of different ages, at build time only",
     ),
+    (
+        "thiserror",
+        "translations of backups' errors (age) use the version before",
+    ),
+    ("thiserror-impl", "comes with thiserror"),
     ("untrusted", "certificates of the lab's origins"),
 ];
 

@@ -3,6 +3,7 @@
 mod apply;
 mod audit;
 mod auth;
+mod backup;
 mod completions;
 mod config;
 mod console;
@@ -155,6 +156,10 @@ enum Verb {
     /// The instance key that wraps secrets at rest: replace it, show which one it is
     #[command(subcommand)]
     Keys(keys::Verb),
+    /// Write the console's store into one encrypted file, while consoles serve
+    Backup(backup::Arguments),
+    /// Make a store of such a file
+    Restore(backup::RestoreArguments),
     /// Run gateway, runner and console on this machine and keep them running
     Up(up::Arguments),
     /// Check the configuration file, or print its schema
@@ -215,6 +220,8 @@ fn perform(verb: Verb, shared: &Shared) -> Verdict {
         Verb::Console(arguments) => console::perform(&arguments, shared),
         Verb::Audit(verb) => audit::perform(&verb, shared),
         Verb::Keys(verb) => keys::perform(&verb, shared),
+        Verb::Backup(arguments) => backup::perform(&arguments, shared),
+        Verb::Restore(arguments) => backup::restore(&arguments, shared),
         Verb::Up(arguments) => up::perform(&arguments, shared),
         Verb::Config(verb) => config::perform(&verb, shared),
         Verb::Doctor(arguments) => doctor::perform(&arguments, shared),

@@ -26,10 +26,7 @@ const PREFIX: &str = "whsec_";
 pub fn fresh_key() -> Result<Zeroizing<String>, VaultError> {
     let mut bits = Zeroizing::new([0_u8; 32]);
     getrandom::fill(bits.as_mut()).map_err(|_| VaultError::Random)?;
-    Ok(Zeroizing::new(format!(
-        "{PREFIX}{}",
-        STANDARD.encode(bits.as_ref())
-    )))
+    Ok(Zeroizing::new(format!("{PREFIX}{}", STANDARD.encode(bits))))
 }
 
 /// The signature of a message; `None`: this is no key.

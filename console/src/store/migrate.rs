@@ -53,32 +53,66 @@ pub const KNOWN_VERSION: i64 = match MIGRATIONS.last() {
 const VERSIONS: &str = "CREATE TABLE IF NOT EXISTS schema_versions \
     (version BIGINT PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL)";
 
+/// The statements of every step up to a version, as SQLite has them.
+pub(super) fn texts(version: i64) -> impl Iterator<Item = &'static str> {
+    let steps = MIGRATIONS.iter();
+    steps
+        .filter(move |step| step.version <= version)
+        .map(|step| step.sqlite)
+}
+
+/// Migrating, in a transaction that excludes others of [`Lock::Schema`].
+pub(super) trait Migrate {
+    /// The version that is found; 0 of a store without a table.
+    async fn found_version(&mut self) -> Result<i64, sqlx::Error>;
+
+    /// Applies the steps after one version, up to another.
+    async fn migrate(&mut self, after: i64, upto: i64, now: Millis) -> Result<(), sqlx::Error>;
+}
+
+macro_rules! migrate {
+    ($engine:ty, $text:ident) => {
+        impl Migrate for sqlx::Transaction<'_, $engine> {
+            async fn found_version(&mut self) -> Result<i64, sqlx::Error> {
+                sqlx::query(VERSIONS).execute(&mut **self).await?;
+                let found: Option<i64> = sqlx::query_scalar("SELECT max(version) FROM schema_versions")
+                    .fetch_one(&mut **self)
+                    .await?;
+                Ok(found.unwrap_or(0))
+            }
+
+            async fn migrate(&mut self, after: i64, upto: i64, now: Millis) -> Result<(), sqlx::Error> {
+                let missing = (after + 1)..=upto;
+                for step in MIGRATIONS.iter().filter(|step| missing.contains(&step.version)) {
+                    for statement in step.$text.split(";\n").map(str::trim).filter(|s| !s.is_empty()) {
+                        sqlx::query(AssertSqlSafe(statement)).execute(&mut **self).await?;
+                    }
+                    sqlx::query("INSERT INTO schema_versions (version, name, applied_at) VALUES ($1, $2, $3)")
+                        .bind(step.version)
+                        .bind(step.name)
+                        .bind(now)
+                        .execute(&mut **self)
+                        .await?;
+                    tracing::info!(version = step.version, name = step.name, "the store was migrated");
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+migrate!(sqlx::Sqlite, sqlite);
+migrate!(sqlx::Postgres, postgres);
+
 impl Store {
     /// Applies what is missing. Consoles that start at the same time wait for one of them.
     pub(super) async fn migrate(&self, now: Millis) -> Result<(), StoreError> {
-        let sqlite = matches!(self, Self::Sqlite(_));
         transact!(self, Lock::Schema, tx => {
-            sqlx::query(VERSIONS).execute(&mut *tx).await?;
-            let found: Option<i64> = sqlx::query_scalar("SELECT max(version) FROM schema_versions")
-                .fetch_one(&mut *tx)
-                .await?;
-            let found = found.unwrap_or(0);
+            let found = tx.found_version().await?;
             if found > KNOWN_VERSION {
                 return Err(StoreError::Newer { found, known: KNOWN_VERSION });
             }
-            for step in MIGRATIONS.iter().filter(|step| step.version > found) {
-                let text = if sqlite { step.sqlite } else { step.postgres };
-                for statement in text.split(";\n").map(str::trim).filter(|s| !s.is_empty()) {
-                    sqlx::query(AssertSqlSafe(statement)).execute(&mut *tx).await?;
-                }
-                sqlx::query("INSERT INTO schema_versions (version, name, applied_at) VALUES ($1, $2, $3)")
-                    .bind(step.version)
-                    .bind(step.name)
-                    .bind(now)
-                    .execute(&mut *tx)
-                    .await?;
-                tracing::info!(version = step.version, name = step.name, "the store was migrated");
-            }
+            tx.migrate(found, KNOWN_VERSION, now).await?;
         });
         Ok(())
     }

@@ -9,6 +9,7 @@ pub mod audit;
 pub mod change;
 pub mod codes;
 pub mod denials;
+pub mod dump;
 pub mod events;
 pub mod flows;
 pub mod growth;
@@ -223,7 +224,14 @@ pub(crate) use row;
 impl Store {
     /// Opens it and brings it to this program's version.
     pub async fn open(database: &Database) -> Result<Self, StoreError> {
-        let store = match database {
+        let store = Self::untouched(database).await?;
+        store.migrate(crate::clock::now()).await?;
+        Ok(store)
+    }
+
+    /// Opens it as it is, without a table if it is new: for a restore.
+    pub async fn untouched(database: &Database) -> Result<Self, StoreError> {
+        Ok(match database {
             Database::Sqlite(path) => {
                 private_file(path).map_err(|e| open_error(&path.display().to_string(), e))?;
                 let options = SqliteConnectOptions::new()
@@ -255,9 +263,7 @@ impl Store {
                     .map_err(|e| open_error(what, e))?;
                 Self::Postgres(pool)
             }
-        };
-        store.migrate(crate::clock::now()).await?;
-        Ok(store)
+        })
     }
 
     /// Whether it answers.

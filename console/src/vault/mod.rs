@@ -165,6 +165,11 @@ impl Vault {
         envelope::open(key, place, sealed)
     }
 
+    /// The current key, for a backup that is to hold it.
+    pub(crate) async fn current(&self, store: &Store) -> Result<Arc<InstanceKey>, VaultError> {
+        Ok(self.keys(store).await?.current.clone())
+    }
+
     /// Reads the keys again: another process has turned them.
     pub async fn refresh(&self, store: &Store) -> Result<(), VaultError> {
         self.load(store).await.map(|_| ())
