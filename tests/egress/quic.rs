@@ -1,8 +1,9 @@
 //! QUIC: a real client and server speak where the server name agrees, and no other name reaches the server.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 
-use lab::client::at;
+use lab::client::{SURELY, at, datagram};
 use lab::origin::port;
 use lab::topology::{OTHER4, PUBLIC4, PUBLIC6, ip};
 use lab::{Lab, policies, quic};
@@ -92,6 +93,23 @@ fn the_reason_of_a_refused_name_stands_in_the_record() {
     });
     assert!(said.is_err());
     lab.recorded("the denial", |r| r["reason"] == "tls_name_missing");
+}
+
+#[test]
+fn a_version_that_nobody_knows_passes_by_its_lease_alone() {
+    // the long header that all versions have (RFC 8999 5.1)
+    let mut unknown = vec![0xc3, 0xfa, 0xce, 0xb0, 0x0c, 8];
+    unknown.extend_from_slice(b"to whom!\x08from me!");
+    unknown.resize(1200, b'x');
+    let lab = Lab::builder().gateway_only().start();
+    let sandbox = lab.sandbox(crate::udp::NAMED);
+    let leased = sandbox.run(|| datagram(at("ok.sallylab.net", port::UDP_ECHO), &unknown, SURELY));
+    assert_eq!(leased.expect("by its lease"), unknown);
+    let mark = lab.origins.datagrams.mark();
+    let stranger = SocketAddr::new(ip(OTHER4), port::UDP_ECHO);
+    let refused = sandbox.run(|| datagram(stranger, &unknown, SURELY));
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    assert!(lab.origins.datagrams.since(mark).is_empty());
 }
 
 /// A rule over UDP beside a denied name, as in README.

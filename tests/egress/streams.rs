@@ -194,15 +194,14 @@ fn listen(lab: &Lab, way: Way) -> TcpListener {
 }
 
 /// Both sides of a conversation in which the server goes on only when the client has heard it.
-fn converse(lab: &Lab, sandbox: &Sandbox, way: Way) -> Vec<Duration> {
-    let (listener, script) = (listen(lab, way), script());
+fn converse(lab: &Lab, sandbox: &Sandbox, way: Way, script: &[(By, Vec<u8>)]) -> Vec<Duration> {
+    let listener = listen(lab, way);
     let (tell, told) = channel();
     std::thread::scope(|scope| {
-        let said = &script;
         let server = scope.spawn(move || {
             let (stream, _) = listener.accept().expect("accept");
             let mut stream = serving(lab, way, stream);
-            for step in said {
+            for step in script {
                 play(&mut *stream, By::Server, std::slice::from_ref(step), &|| {});
                 if step.0 == By::Server {
                     told.recv_timeout(LONG).expect("the client heard it");
@@ -211,7 +210,7 @@ fn converse(lab: &Lab, sandbox: &Sandbox, way: Way) -> Vec<Duration> {
         });
         let waits = sandbox.run(|| {
             let mut stream = connected(lab, way);
-            play(&mut *stream, By::Client, &script, &|| {
+            play(&mut *stream, By::Client, script, &|| {
                 tell.send(()).expect("told");
             })
         });
@@ -226,11 +225,38 @@ fn nothing_that_is_said_waits_for_what_comes_after_it() {
     let sandbox = lab.sandbox(POLICY);
     for way in WAYS {
         let pace = Pace::watch();
-        let mut waits = converse(&lab, &sandbox, way);
+        let mut waits = converse(&lab, &sandbox, way, &script());
         waits.sort();
         let median = waits[waits.len() / 2];
         let most = pace.stretches(PROMPT);
         assert!(median < most, "{way:?}: {median:?} of {waits:?}");
+    }
+}
+
+#[test]
+fn an_upgrade_to_any_protocol_carries_what_both_sides_say_in_it() {
+    let lab = Lab::builder().gateway_only().start();
+    let sandbox = lab.sandbox(POLICY);
+    let say = |by, text: &str| (by, text.as_bytes().to_vec());
+    let mut upgraded = vec![
+        // as an engine's client attaches to a container
+        say(
+            By::Client,
+            "POST /attach HTTP/1.1\r\nHost: ok.sallylab.net\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n",
+        ),
+        say(
+            By::Server,
+            "HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n",
+        ),
+        // the server speaks first, and nothing of it is HTTP
+        say(By::Server, "\0\u{1}hello\r\n\r\n"),
+    ];
+    for octet in 0..=u8::MAX {
+        upgraded.push((By::Client, vec![octet; 3]));
+        upgraded.push((By::Server, vec![octet]));
+    }
+    for way in WAYS {
+        converse(&lab, &sandbox, way, &upgraded);
     }
 }
 

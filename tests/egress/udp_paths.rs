@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use lab::client::SURELY;
 use lab::topology::{OTHER4, PUBLIC4, PUBLIC6, ip};
 use lab::wait::eventually;
 use lab::{Lab, policies};
@@ -143,6 +144,35 @@ fn a_small_path_is_told_to_who_asks_and_cut_for_who_allows_it() {
         echoed(&cut, &burst) == burst
     });
     assert!(carried, "datagrams that routers may cut arrive");
+}
+
+#[test]
+fn a_datagram_forbids_to_be_cut_where_its_sender_did_and_nowhere_else() {
+    // RFC 791 3.1: the flags stand in the two octets at 6, after the Ethernet header
+    let forbids =
+        |frame: &lab::frame::Frame| frame.bytes.get(14 + 6).map(|flags| flags & 0x40 != 0);
+    let lab = Lab::builder().gateway_only().start();
+    let sandbox = lab.sandbox(policies::INTERNET);
+    for (asked, forbidden) in [
+        (libc::IP_PMTUDISC_DO, true),
+        (libc::IP_PMTUDISC_DONT, false),
+    ] {
+        let mark = lab.capture.mark();
+        sandbox.run(|| {
+            let live = socket("0.0.0.0:0");
+            option(&live, libc::SOL_IP, libc::IP_MTU_DISCOVER, asked);
+            for body in [b"the first", b"the other"] {
+                assert!(echoes(&live, echo(PUBLIC4), body));
+            }
+        });
+        for body in [b"the first", b"the other"] {
+            let left = |frame: &lab::frame::Frame| {
+                frame.destination == Some(ip(PUBLIC4)) && frame.holds(body)
+            };
+            let frame = lab.capture.wait(mark, SURELY, left).expect("it left");
+            assert_eq!(forbids(&frame), Some(forbidden), "{asked}: {frame:?}");
+        }
+    }
 }
 
 #[test]

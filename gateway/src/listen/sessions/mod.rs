@@ -5,6 +5,8 @@
 //! session says ([`super::udp`], [`super::echo`]) and decisions (netpolicy).
 
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -95,8 +97,7 @@ impl Register {
 
     /// How much of a limit of idleness is left.
     pub fn idle_left(&self, place: &Place, limit: Duration) -> Duration {
-        let idle = self.now_ms().saturating_sub(place.active_ms());
-        limit.saturating_sub(Duration::from_millis(idle))
+        place.idle_left(self.now_ms(), limit)
     }
 }
 

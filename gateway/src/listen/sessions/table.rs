@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -57,6 +58,12 @@ impl Place {
     /// When something moved last.
     pub fn active_ms(&self) -> u64 {
         self.active_ms.load(Ordering::Relaxed)
+    }
+
+    /// How much of a limit of idleness is left at a moment.
+    pub fn idle_left(&self, now_ms: u64, limit: Duration) -> Duration {
+        let idle = now_ms.saturating_sub(self.active_ms());
+        limit.saturating_sub(Duration::from_millis(idle))
     }
 
     fn vacate(&self) {

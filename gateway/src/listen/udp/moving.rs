@@ -39,6 +39,11 @@ const MOST_SAID: usize = 8;
 /// Both readiness for datagrams and for ICMP errors.
 const READY: Interest = Interest::READABLE.add(Interest::ERROR);
 
+/// How long a session may be silent.
+const fn silence(answered: bool) -> Duration {
+    if answered { ANSWERED } else { UNANSWERED }
+}
+
 thread_local! {
     /// Lent to one session while it moves datagrams: an idle session holds no buffer.
     static BATCH: RefCell<Batch> = RefCell::default();
@@ -87,11 +92,7 @@ impl Moving<'_> {
     }
 
     fn idle_left(&self) -> Duration {
-        let limit = if self.meter.count.1 == 0 {
-            UNANSWERED
-        } else {
-            ANSWERED
-        };
+        let limit = silence(self.meter.count.1 > 0);
         let Session {
             sessions, place, ..
         } = self.session;
@@ -364,4 +365,16 @@ fn forget_error(socket: &UdpSocket) {
 
 fn begins_with_long_header(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|first| first & 0x80 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, silence};
+
+    /// RFC 4787 REQ-5: never under two minutes, five recommended.
+    #[test]
+    fn who_was_answered_may_be_silent_for_longer() {
+        assert_eq!(silence(false), Duration::from_mins(2));
+        assert_eq!(silence(true), Duration::from_mins(5));
+    }
 }
