@@ -35,7 +35,7 @@ fn open(sandbox: &Sandbox, to: SocketAddr, count: usize) -> (Vec<TcpStream>, usi
     sandbox.run(|| {
         for _ in 0..count {
             match connect(to) {
-                Connect::Refused => refused += 1,
+                Connect::Refused | Connect::Reset => refused += 1,
                 other => opened.push(other.expect_open()),
             }
         }

@@ -8,6 +8,7 @@ use lab::client::{Connect, End, SURELY, connect, read_to_end, reads};
 use lab::origin::port;
 use lab::pace::Pace;
 use lab::topology::{PUBLIC4, ip};
+use lab::wait::eventually;
 use socket2::SockRef;
 
 use crate::meter;
@@ -27,15 +28,23 @@ fn a_storm_of_resets_from_both_sides_leaves_nothing_behind_and_disturbs_nobody()
     let mut kept = calm.run(|| connect(echo).expect_open());
     let pace = Pace::watch();
     let slowest = std::thread::scope(|scope| {
-        scope.spawn(|| wild.run(|| reset_by_client(server.at)));
-        scope.spawn(|| wild.run(|| reset_by_server(resetting.at)));
+        let storms = [
+            scope.spawn(|| wild.run(|| reset_by_client(server.at))),
+            scope.spawn(|| wild.run(|| reset_by_server(resetting.at))),
+        ];
         let mut slowest = Duration::ZERO;
-        while server.count() + resetting.count() < 2 * RESETS {
+        while storms.iter().any(|storm| !storm.is_finished()) {
             slowest = slowest.max(latency(&calm, echo, 5).0);
             kept.write_all(b"still there").expect("its own connection");
             assert!(reads(&mut kept, b"still there"), "a calm flow beside");
         }
+        for storm in storms {
+            storm.join().expect("a storm");
+        }
         slowest
+    });
+    eventually("each reset to arrive", || {
+        (server.count() + resetting.count() == 2 * RESETS).then_some(())
     });
     println!("a connect beside {RESETS} resets from each side: {slowest:?} at most");
     let most = pace.stretches(Duration::from_secs(2));

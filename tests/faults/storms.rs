@@ -81,6 +81,15 @@ fn readers_that_do_not_read_and_servers_that_stall_cost_no_memory_and_hold_up_no
     drop(streams);
 }
 
+/// Stops when it is dropped, in a panic too.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_sandbox_that_scans_and_floods_does_not_keep_its_neighbour_waiting() {
     let lab = lab();
@@ -91,6 +100,8 @@ fn a_sandbox_that_scans_and_floods_does_not_keep_its_neighbour_waiting() {
     let stop = AtomicBool::new(false);
     let going = || !stop.load(Ordering::Relaxed);
     std::thread::scope(|scope| {
+        // however this ends, or the two would go on
+        let over = Over(&stop);
         let scan = scope.spawn(|| {
             wild.run(|| {
                 let mut tried = 0_u32;
@@ -120,7 +131,7 @@ fn a_sandbox_that_scans_and_floods_does_not_keep_its_neighbour_waiting() {
             })
         });
         let (slowest, middle) = latency(&calm, server.at, 200);
-        stop.store(true, Ordering::Relaxed);
+        drop(over);
         let (tried, sent) = (
             scan.join().expect("no panic"),
             flood.join().expect("no panic"),

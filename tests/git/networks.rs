@@ -1,11 +1,12 @@
 //! What a commit does to networks, new and live, and what the record says. (Invariants 7, 10, 11, 12.)
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lab::client::connect;
 use lab::namespace::Namespace;
 use lab::origin::port;
+use lab::pace::Pace;
 use lab::topology::{PUBLIC4, ip};
 use lab::{Lab, policies};
 use serde_json::Value;
@@ -58,8 +59,10 @@ fn invariant_7_a_pushed_tightening_reaches_ten_live_networks_and_every_decision_
     });
     assert!(all.is_some(), "live flows outlived their permission");
     for sandbox in &sandboxes {
+        let (pace, began) = (Pace::watch(), Instant::now());
         let tried = sandbox.run(|| connect(to));
         assert!(tried.is_refused(), "new flows at once");
+        assert!(began.elapsed() < pace.stretches(Duration::from_secs(2)));
     }
     // loosening applies live too
     let again = repository.push(&[(FILE, OPEN)]);

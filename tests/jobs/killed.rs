@@ -31,6 +31,11 @@ fn run(person: &Person<'_>, id: &str) -> Value {
     answer.get_mut("run").expect("the run").take()
 }
 
+fn bytes(run: &Value) -> usize {
+    let told = run.get("output_bytes").and_then(Value::as_u64);
+    usize::try_from(told.unwrap_or_default()).expect("little")
+}
+
 /// Waits until so many of the runs are as wanted.
 fn until(lab: &Here, person: &Person<'_>, runs: &[String], count: usize, fits: fn(&Value) -> bool) {
     let reached = within(PATIENCE, || {
@@ -47,6 +52,10 @@ fn whatever_is_killed_under_load_every_run_ends_and_none_is_doubled_or_cut_in_si
     let mut runs: Vec<String> = (0..AT_ONCE).map(|_| submit(&person)).collect();
     let prints = |run: &Value| run["output_bytes"].as_i64().is_some_and(|bytes| bytes > 0);
     until(&lab, &person, &runs, AT_ONCE / 2, prints);
+    let told: Vec<(String, usize)> = runs
+        .iter()
+        .map(|id| (id.clone(), bytes(&run(&person, id))))
+        .collect();
     fell(&mut child, "console");
     runs.push(submit(&person));
     fell(&mut child, "gateway");
@@ -69,7 +78,12 @@ fn whatever_is_killed_under_load_every_run_ends_and_none_is_doubled_or_cut_in_si
         match run["state"].as_str() {
             Some("succeeded") => assert_eq!(printed, whole, "{run}"),
             // of a run that its runner lost, what it had told is there, once
-            Some("lost") => assert!(whole.starts_with(&printed), "{printed}\n{run}"),
+            Some("lost") => {
+                assert!(whole.starts_with(&printed), "{printed}\n{run}");
+                let before = told.iter().find(|(of, _)| of == id);
+                let before = before.map_or(0, |(_, bytes)| *bytes);
+                assert!(printed.len() >= before, "{before} bytes were told\n{run}");
+            }
             _ => panic!("{run}\n{}", log(lab.directory())),
         }
     }

@@ -24,8 +24,8 @@ fn unbound(options: &[&str]) -> String {
     format!(
         r#"printf 'server:\n directory: "/tmp"\n username: ""\n chroot: ""\n pidfile: ""\n use-syslog: no\n interface: 127.0.0.1@5300\n do-not-query-localhost: no\n {options}\nforward-zone:\n name: "."\n forward-addr: 198.18.0.1\nremote-control:\n control-enable: no\n' > unbound.conf
 unbound-checkconf unbound.conf > /dev/null || exit 2
-unbound -d -c unbound.conf 2> unbound.log & trap "kill $!" EXIT
-until dig +tries=1 +time=1 @127.0.0.1 -p 5300 version.bind CH TXT > /dev/null; do :; done
+unbound -d -c unbound.conf 2> unbound.log & trap "kill $!" EXIT TERM
+for try in $(seq 20); do dig +tries=1 +time=1 @127.0.0.1 -p 5300 version.bind CH TXT > /dev/null && break; sleep 0.2; done
 dig +tries=1 +time=8 @127.0.0.1 -p 5300 {{host}} A | tee answer
 address=$(grep -o '198[.]19[.][0-9.]*' answer | head -n 1)
 [ -n "$address" ] && curl -sS -m 15 --resolve "{{host}}:80:$address" http://{{host}}/"#
@@ -35,7 +35,7 @@ address=$(grep -o '198[.]19[.][0-9.]*' answer | head -n 1)
 /// Takes the time of a server once, as anybody and without setting the clock.
 fn chrony(server: &str) -> String {
     format!(
-        "chronyd -U -x -Q -t 8 -u agent 'pidfile /tmp/chrony.pid' 'bindcmdaddress /' 'cmdport 0' \
+        "chronyd -U -x -Q -t 4 -u agent 'pidfile /tmp/chrony.pid' 'bindcmdaddress /' 'cmdport 0' \
          'server {server} iburst maxsamples 1'"
     )
 }

@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 const WORK: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_millis(9);
 
+/// As often as a promise is taken at most.
+const MOST: u32 = 4;
+
 #[derive(Debug, Default)]
 struct Seen {
     over: AtomicBool,
@@ -39,12 +42,14 @@ impl Pace {
         Self(seen)
     }
 
-    /// What a promise comes to at the pace of this machine since the beginning; never less than the promise.
+    /// What a promise comes to at the pace of this machine since the beginning; never less than the promise, and never
+    /// more than four of it: the product itself may be what is slow.
     pub fn stretches(&self, promise: Duration) -> Duration {
         let worked = self.0.worked.load(Ordering::Relaxed).max(1);
         let took = self.0.took.load(Ordering::Relaxed).max(worked);
-        promise.saturating_mul(u32::try_from(took).unwrap_or(u32::MAX))
-            / u32::try_from(worked).unwrap_or(u32::MAX)
+        let stretched = promise.saturating_mul(u32::try_from(took).unwrap_or(u32::MAX))
+            / u32::try_from(worked).unwrap_or(u32::MAX);
+        stretched.min(promise * MOST)
     }
 }
 

@@ -145,7 +145,7 @@ async fn tried(
         }
         ("DELETE", ["containers"]) => {
             operates()?;
-            json(&verbs.try_containers_again())
+            json(&verbs.try_containers_again().await?)
         }
         (method, _) => Err(Problem::new(
             404,

@@ -423,9 +423,10 @@ impl Verbs {
     }
 
     /// Lets go of what rows of containers sealed for, so that a runner can try again.
-    pub fn try_containers_again(&self) -> PostureView {
-        contained::try_again(&self.selftest, &self.posture);
-        self.posture()
+    pub async fn try_containers_again(&self) -> Result<PostureView, Problem> {
+        let (selftest, posture) = (self.selftest.clone(), self.posture.clone());
+        blocking(move || contained::try_again(&selftest, &posture)).await?;
+        Ok(self.posture())
     }
 
     /// What would become of a destination.

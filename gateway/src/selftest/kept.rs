@@ -4,7 +4,7 @@
 //! own: who is sealed ([`super::contained`]). Failure stance: what cannot be read is an error, because nobody knows what
 //! it said.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,9 @@ impl Kept {
             .open(&fresh)?;
         file.write_all(&serde_json::to_vec(all)?)?;
         file.sync_all()?;
-        fs::rename(&fresh, &self.path)
+        fs::rename(&fresh, &self.path)?;
+        let folder = self.path.parent().ok_or(io::ErrorKind::NotFound)?;
+        File::open(folder)?.sync_all()
     }
 }
 

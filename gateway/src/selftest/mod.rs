@@ -23,7 +23,7 @@ mod target;
 pub mod tests;
 mod watch;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::context::now_ms;
@@ -47,6 +47,8 @@ pub struct Selftest {
     journal: Arc<Journal>,
     /// What rows of containers failed for.
     kept: Kept,
+    /// One report, or one wish to try again, at a time: a seal and its note are one.
+    reporting: Mutex<()>,
     newest: Mutex<Option<SelftestDone>>,
     /// What the gate failed for, as long as it fails for the same rows: said once, not each second.
     closed: Mutex<Option<Cause>>,
@@ -64,6 +66,7 @@ impl Selftest {
             registry,
             journal,
             kept,
+            reporting: Mutex::default(),
             newest: Mutex::default(),
             closed: Mutex::default(),
             running: Mutex::default(),
@@ -160,6 +163,12 @@ impl Selftest {
     }
 
     /// Writes the outcome of probes in containers down.
+    fn reports_alone(&self) -> MutexGuard<'_, ()> {
+        self.reporting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn keep_contained(&self, done: SelftestDone) -> Result<(), Unwritable> {
         if done.failed > 0 {
             tracing::error!(counts = %done.counts(), class = %done.variant, "a selftest in a container failed");
