@@ -2,7 +2,7 @@
 import { Button, Group, Select, Stack, Text } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { api, take, type Schemas } from "../api/client";
+import { api, take } from "../api/client";
 import { Propose } from "../policy/Propose";
 import { choices, inForce, useSources } from "../policy/sources";
 import { Dialog } from "../ui/Dialog";
@@ -12,7 +12,7 @@ import { told } from "../ui/told";
 import { visible } from "../ui/words";
 import { Words } from "../ui/Words";
 import { useWorkspaceId } from "../ui/workspace";
-import { proposal, withRule, type Denied } from "./propose";
+import { opened, proposal, withRule, type Denied } from "./propose";
 
 export function ProposeRule({ denied, job, onClose }: { denied: Denied; job: string | null; onClose: () => void }) {
   return (
@@ -26,16 +26,6 @@ export function ProposeRule({ denied, job, onClose }: { denied: Denied; job: str
       </Stack>
     </Dialog>
   );
-}
-
-/** The job's network with what was denied; nothing where a person must write it. */
-function opened(network: Schemas["NetworkSpec"] | null | undefined, denied: Denied): Schemas["NetworkSpec"] | null {
-  if (typeof network?.policy === "string") {
-    const policy = withRule(network.policy, denied);
-    return policy === null ? null : { ...network, policy };
-  }
-  if (network?.mode !== "domains" || network.policy_name || !denied.name) return null;
-  return { ...network, domains: [...(network.domains ?? []), denied.name.toLowerCase()] };
 }
 
 function AddToJob({ job: id, denied, onDone }: { job: string; denied: Denied; onDone: () => void }) {

@@ -1,5 +1,7 @@
 /** A rule that would permit what was denied, as text to look at. Whether it should be permitted is a person's to say. */
 
+import type { Schemas } from "../api/client";
+
 export interface Denied {
   name?: string | null;
   address?: string | null;
@@ -24,6 +26,7 @@ export function proposal(denied: Denied): string {
   // a look-up has no port; the ports of the web are meant where none is named
   if (denied.port > 0 && !(name !== null && denied.protocol === "tcp" && [80, 443].includes(denied.port))) lines.push(`    ports: [${denied.port}]`);
   if (denied.protocol === "udp" && denied.port > 0) lines.push("    protocol: udp");
+  if (denied.protocol === "icmp") lines.push("    protocol: icmp");
   return `${lines.join("\n")}\n`;
 }
 
@@ -44,6 +47,22 @@ export function withRule(policy: string, denied: Denied): string | null {
   if (indent === undefined) return null;
   const made = entry.map((line) => `${indent}${line.slice(2)}`);
   return `${[...lines.slice(0, at + 1), ...made, ...lines.slice(at + 1)].join("\n")}\n`;
+}
+
+/** The job's network with what was denied; nothing where a person must write it, such as what a list of domains cannot say. */
+export function opened(network: Schemas["NetworkSpec"] | null | undefined, denied: Denied): Schemas["NetworkSpec"] | null {
+  if (typeof network?.policy === "string") {
+    const policy = withRule(network.policy, denied);
+    return policy === null ? null : { ...network, policy };
+  }
+  const name = quoted(denied.name);
+  if (network?.mode !== "domains" || network.policy_name || name === null || !isOfTheWeb(denied)) return null;
+  return { ...network, domains: [...(network.domains ?? []), name] };
+}
+
+/** Whether a domain in a list permits it: looking its name up, and TCP to the ports of the web. */
+function isOfTheWeb({ protocol, port }: Denied): boolean {
+  return protocol !== "icmp" && (port === 0 || (protocol === "tcp" && [80, 443].includes(port)));
 }
 
 /** A name that may stand in a policy as it is; a sandbox can ask for any. */
