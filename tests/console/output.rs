@@ -47,6 +47,45 @@ fn bytes_go_on_as_they_are_where_a_program_reads_them() {
     assert!(followed.status.success() && followed.stdout == bytes);
 }
 
+/// Each by itself, `logs` and `logs -f`, to its last byte.
+fn whole(console: &Console, run: &str, bytes: &[u8]) {
+    for arguments in [&["logs", run][..], &["logs", "-f", run]] {
+        let out = console.command(arguments).output().expect("start");
+        assert!(out.status.success(), "{arguments:?}: {:?}", out.status);
+        assert_eq!(out.stdout.len(), bytes.len(), "{arguments:?}");
+        assert!(out.stdout == bytes, "{arguments:?}");
+    }
+}
+
+#[test]
+fn output_longer_than_a_page_is_read_to_its_end() {
+    let console = Console::start();
+    let runner = console.runner();
+    let run = submitted(&console);
+    let work = runner.take();
+    // a prime number: pieces and pages do not end at the same bytes
+    let bytes: Vec<u8> = (0..=250).cycle().take(3 << 20).collect();
+    for (at, piece) in bytes.chunks(50_021).enumerate() {
+        work.print(at * 50_021, false, piece);
+    }
+    work.end(0, "exited");
+    whole(&console, &run, &bytes);
+}
+
+#[test]
+fn output_of_more_pieces_than_a_page_has_is_read_to_its_end() {
+    let console = Console::start();
+    let runner = console.runner();
+    let run = submitted(&console);
+    let work = runner.take();
+    let bytes: Vec<u8> = (0..=250).cycle().take(5_000).collect();
+    for (at, pieces) in bytes.chunks(200).enumerate() {
+        work.print_each(at * 200, pieces);
+    }
+    work.end(0, "exited");
+    whole(&console, &run, &bytes);
+}
+
 #[test]
 fn a_run_that_is_followed_is_told_to_its_end_also_by_a_console_that_was_killed() {
     let mut console = Console::start();

@@ -325,6 +325,15 @@ impl Work<'_> {
         assert_eq!(told.status, 200, "{}", told.json);
     }
 
+    /// Prints each byte as a piece of its own.
+    pub fn print_each(&self, starts: usize, bytes: &[u8]) {
+        let piece =
+            |byte: &u8| json!({ "error": false, "at": 5, "data": STANDARD.encode([*byte]) });
+        let pieces: Vec<Value> = bytes.iter().map(piece).collect();
+        let told = self.ask("tell", json!({ "starts": starts, "output": pieces }));
+        assert_eq!(told.status, 200, "{}", told.json);
+    }
+
     /// Ends it.
     pub fn end(&self, code: i32, reason: &str) {
         let end = json!({ "end": { "ended": { "code": code, "reason": reason } } });

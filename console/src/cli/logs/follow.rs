@@ -18,6 +18,8 @@ use crate::show;
 const PATIENCE: Duration = Duration::from_mins(5);
 /// Between two attempts at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+/// Bytes of output at once: a quarter of what a console gives, so that a slow connection brings a page in time.
+const PAGE: u32 = 256 << 10;
 
 /// Where output goes.
 pub struct Printer {
@@ -139,10 +141,14 @@ impl<'a> Follow<'a> {
     /// Until the run is over, or the stream is.
     async fn listen(&mut self, events: &mut Events<'_>) -> Result<(), Broken> {
         events.open().await.map_err(|error| broken(error, false))?;
+        // a stream that opens while output cannot be had is no console that is back
+        let (before, mut heard) = (self.next, false);
         loop {
             // after the stream began: what is printed from now on wakes it
-            if self.drain().await.map_err(|error| broken(error, true))? == More::Never {
-                return Ok(());
+            match self.drain().await {
+                Ok(More::Never) => return Ok(()),
+                Ok(More::Perhaps) => heard = true,
+                Err(error) => return Err(broken(error, heard || self.next > before)),
             }
             if events.next().await != Said::Something {
                 let failure =
@@ -158,20 +164,23 @@ impl<'a> Follow<'a> {
     /// Reads and prints all that is new.
     async fn drain(&mut self) -> Result<More, CallError> {
         loop {
-            let path = self
-                .session
-                .path(&format!("runs/{}/output?from={}", self.run, self.next));
+            let path = self.session.path(&format!(
+                "runs/{}/output?from={}&limit={PAGE}",
+                self.run, self.next
+            ));
             let answer = self.session.client.get(&path).await?.body;
             let number = |key: &str| answer.get(key).and_then(Value::as_i64);
             let (Some(next), Some(total)) = (number("next"), number("total")) else {
                 return Err(self.session.client.odd("output without a place to go on"));
             };
+            // pieces move the place as they are printed
+            let before = self.next;
             let pieces = answer.get("pieces").and_then(Value::as_array);
             for piece in pieces.into_iter().flatten() {
                 self.piece(piece).map_err(CallError::Odd)?;
             }
-            let went = next > self.next;
             self.next = self.next.max(next);
+            let went = self.next > before;
             if answer.get("truncated") == Some(&Value::Bool(true))
                 && !std::mem::replace(&mut self.told, true)
             {
@@ -206,7 +215,7 @@ impl<'a> Follow<'a> {
 enum Broken {
     /// For good.
     Gone(Failure),
-    /// For now; `heard`: it had begun.
+    /// For now; `heard`: the console had given output, or said that there is none yet.
     Away { failure: Failure, heard: bool },
 }
 
@@ -217,5 +226,63 @@ fn broken(error: CallError, heard: bool) -> Broken {
         Broken::Away { failure, heard }
     } else {
         Broken::Gone(failure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use ::console::settings::AppUrl;
+
+    use super::*;
+    use crate::cli::remote::Client;
+
+    /// Plays a console whose stream opens and whose output comes this often before it fails.
+    fn failing_after(mut answers: usize) -> AppUrl {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (mut stream, mut head) = (stream.unwrap(), Vec::new());
+                while !head.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).unwrap();
+                    head.extend(byte);
+                }
+                let answer = if !String::from_utf8_lossy(&head).contains("/output?") {
+                    "200 OK\r\ncontent-type: text/event-stream\r\n\r\n: here\n\n"
+                } else if answers > 0 {
+                    answers -= 1;
+                    "200 OK\r\n\r\n{\"pieces\":[],\"next\":0,\"total\":0,\"over\":false}"
+                } else {
+                    "500 Internal Server Error\r\n\r\n{\"code\":\"internal\"}"
+                };
+                let _ = stream.write_all(format!("HTTP/1.1 {answer}").as_bytes());
+            }
+        });
+        AppUrl::parse(&format!("http://127.0.0.1:{port}")).unwrap()
+    }
+
+    async fn heard(answers: usize) -> bool {
+        let session = Session {
+            client: Client::new(failing_after(answers), None, None).unwrap(),
+            workspace: "w".to_owned(),
+        };
+        let mut events = Events::new(&session.client, "t");
+        let mut follow = Follow::new(&session, "r", Printer::new(Form::Json));
+        match follow.listen(&mut events).await {
+            Err(Broken::Away { heard, .. }) => heard,
+            Err(Broken::Gone(failure)) => panic!("{failure}"),
+            Ok(()) => panic!("the run is not over"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_console_that_streams_and_gives_no_output_is_not_heard() {
+        assert!(!heard(0).await);
+        // its twin: output was answered for once, and failed after that
+        assert!(heard(1).await);
     }
 }
