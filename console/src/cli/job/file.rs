@@ -399,4 +399,27 @@ mod tests {
             "{written}"
         );
     }
+
+    #[test]
+    fn no_setting_of_a_job_is_lost_on_the_way_through_a_file() {
+        let spec = json!({
+            "description": "what: it # is", "command": ["sh", "-c", "x"], "image": "debian:12", "isolation": "gvisor",
+            "network": { "mode": "domains", "allow_private": true, "domains": ["a.example", "*.b.example"] },
+            "root": true, "env": { "A": "1" }, "workdir": "/w", "secrets": ["API_KEY"], "input": true,
+            "limits": { "timeout_seconds": 60, "memory_mib": 512, "cpu_millis": 1500, "pids": 64 },
+            "schedule": { "cron": "30 4 * * *", "timezone": "Europe/Berlin", "catch_up": "never" },
+            "overlap": { "rule": "parallel", "most": 2, "group": "g" },
+            "retry": { "most": 2, "on": ["lost"], "wait_seconds": 5 },
+            "notify": { "to": ["on call", "ops"], "on": ["failed", "succeeded", "denied"] },
+        });
+        // nobody is told, which is not the same as no rule
+        let silent = json!({ "command": ["true"], "notify": { "to": [], "on": [] } });
+        for spec in [spec, silent] {
+            let spec: JobSpec = serde_json::from_value(spec).unwrap();
+            let written = write(&json!({ "name": "n", "enabled": true, "spec": spec })).unwrap();
+            let again = parse("j.yml", written.as_bytes(), Path::new(""))
+                .unwrap_or_else(|mistakes| panic!("{mistakes:?}\n{written}"));
+            assert_eq!(again.spec, spec, "{written}");
+        }
+    }
 }

@@ -102,6 +102,11 @@ pub const JOB: Shape = Shape {
             Kind::Object(&RETRY),
             "which ends are followed by another attempt",
         ),
+        optional(
+            "notify",
+            Kind::Object(&NOTIFY),
+            "who is told about its runs, instead of as the workspace's notifications ask",
+        ),
     ],
     bonds: &[],
 };
@@ -228,3 +233,83 @@ const RETRY: Shape = Shape {
     ],
     bonds: &[],
 };
+
+const NOTIFY: Shape = Shape {
+    what: "a rule who is told",
+    fields: &[
+        optional(
+            "to",
+            TEXTS,
+            "names of notifications of the workspace; none: nobody is told",
+        ),
+        optional(
+            "on",
+            Kind::List {
+                of: &Kind::Word(&["failed", "succeeded", "denied"]),
+                min: 0,
+            },
+            "what of a run is told",
+        ),
+    ],
+    bonds: &[],
+};
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use ::console::jobs::spec::JobSpec;
+
+    /// Every setting of a job, so that none is skipped where it is written.
+    fn filled() -> Value {
+        json!({
+            "description": "d", "command": ["sh"], "image": "i", "isolation": "gvisor", "root": true,
+            "network": { "mode": "domains", "allow_private": true, "domains": ["a.example"], "policy": "p",
+                         "policy_name": "n" },
+            "limits": { "timeout_seconds": 1, "memory_mib": 1, "cpu_millis": 1, "pids": 1 },
+            "env": { "A": "b" }, "workdir": "/w", "secrets": ["S"], "input": true,
+            "schedule": { "cron": "30 4 * * *", "timezone": "UTC", "catch_up": "never" },
+            "overlap": { "rule": "parallel", "most": 2, "group": "g" },
+            "retry": { "most": 1, "on": ["lost"], "wait_seconds": 1 },
+            "notify": { "to": ["ops"], "on": ["failed", "succeeded", "denied"] },
+        })
+    }
+
+    /// Whether each key of a value has its place in a form.
+    fn covers(shape: &Shape, value: &Value, at: &str) {
+        for (key, value) in value.as_object().unwrap() {
+            let field = shape.fields.iter().find(|field| field.key == key);
+            let field = field.unwrap_or_else(|| panic!("`{at}{key}` would be lost in a file"));
+            if let Kind::Object(inner) = &field.kind {
+                covers(inner, value, &format!("{at}{key}."));
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_has_a_place_for_every_setting_of_a_job() {
+        // a setting that is new is named here first: without `..`, this does not compile before
+        let JobSpec {
+            description: _,
+            command: _,
+            image: _,
+            isolation: _,
+            network: _,
+            root: _,
+            limits: _,
+            env: _,
+            workdir: _,
+            secrets: _,
+            input: _,
+            schedule: _,
+            overlap: _,
+            retry: _,
+            notify: _,
+        } = JobSpec::default();
+        let spec: JobSpec = serde_json::from_value(filled()).unwrap();
+        let written = json!(spec);
+        assert_eq!(written, filled(), "nothing is skipped");
+        covers(&JOB, &written, "");
+    }
+}
