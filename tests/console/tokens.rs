@@ -13,7 +13,12 @@ use crate::world::Console;
 
 /// `auth login --with-token`.
 fn login(console: &Console, token: &str) -> Said {
-    let mut command = console.stranger(&["auth", "login", "--with-token", "--url", &console.url()]);
+    login_at(console, &console.url(), token)
+}
+
+/// The same at whatever answers there.
+fn login_at(console: &Console, url: &str, token: &str) -> Said {
+    let mut command = console.stranger(&["auth", "login", "--with-token", "--url", url]);
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -91,6 +96,51 @@ fn a_token_is_kept_for_its_owner_alone_and_used_from_then_on() {
     fs::set_permissions(&kept, fs::Permissions::from_mode(0o600)).expect("mode");
     stranger(&console, &["auth", "logout"]).expect(0);
     stranger(&console, &["ps"]).expect(3);
+}
+
+#[test]
+fn a_token_that_another_takes_the_place_of_is_revoked() {
+    let console = Console::start();
+    let (first, second) = (console.token("write"), console.token("read"));
+    let lives = |token: &str| {
+        let mut command = console.stranger(&["ps"]);
+        command
+            .env("SALLYPORT_URL", console.url())
+            .env("SALLYPORT_TOKEN", token);
+        Said::from(command.output().expect("start")).code == Some(0)
+    };
+    login(&console, &first).expect(0);
+    // once more the same one: nothing takes its place
+    login(&console, &first).expect(0);
+    assert!(lives(&first));
+    let said = login(&console, &second).expect(0);
+    assert!(said.err.contains("is revoked"), "{said:?}");
+    assert!(!lives(&first) && lives(&second));
+}
+
+#[test]
+fn signing_out_says_revoked_only_of_a_token_that_is() {
+    let console = Console::start();
+    for (code, revoked) in [("bad_token", true), ("unconfirmed", false)] {
+        let other = Recorder::with(move |stream, head| {
+            let (status, body) = if head.starts_with("DELETE") {
+                ("401 Unauthorized", json!({ "code": code, "detail": "no" }))
+            } else {
+                let mine = json!([{ "id": "w1", "name": "W" }]);
+                ("200 OK", json!({ "items": mine, "next": null }))
+            };
+            let _ = write!(stream, "HTTP/1.1 {status}\r\n\r\n{body}");
+        });
+        let url = other.url();
+        login_at(&console, &url, &console.token("read")).expect(0);
+        let said = stranger(&console, &["auth", "logout", "--url", &url]);
+        let told = said.err.contains("is revoked and forgotten");
+        assert_eq!((said.code == Some(0), told), (revoked, revoked), "{said:?}");
+        assert!(
+            revoked || said.err.contains("could not be revoked"),
+            "{said:?}"
+        );
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use ::console::settings::AppUrl;
 use clap::{Args, Subcommand};
-use http::{Method, StatusCode};
+use http::Method;
 use serde_json::{Value, json};
 
 use super::remote::{
@@ -157,9 +157,13 @@ fn keep(login: Login, form: Form) -> Verdict {
         login.name.clone(),
         login.workspace.clone(),
     );
+    let token = login.token.clone();
     let mut logins = Logins::read()?;
-    logins.put(login);
+    let earlier = logins.put(login);
     logins.write()?;
+    if let Some(earlier) = earlier.filter(|earlier| earlier.token != token) {
+        give_up(&earlier);
+    }
     let said = json!({ "url": url, "workspace": workspace, "name": name });
     form.print(&said, || {
         show::clean(&format!(
@@ -169,6 +173,23 @@ fn keep(login: Login, form: Form) -> Verdict {
         .into_owned()
     })?;
     Ok(Outcome::Good)
+}
+
+/// Revokes a token that another one took the place of: nobody would know of it any more.
+fn give_up(earlier: &Login) {
+    match client(earlier).and_then(|client| wait(async { revoke(&client).await })) {
+        Ok(()) => show::note("the earlier token for this workspace is revoked"),
+        Err(failure) => show::note(format_args!(
+            "the earlier token for this workspace could not be revoked: {}; {} revokes it",
+            show::clean(&failure.message),
+            tokens_page(earlier)
+        )),
+    }
+}
+
+/// Where a person revokes tokens.
+fn tokens_page(login: &Login) -> String {
+    format!("{}/w/{}/tokens", login.url, login.workspace)
 }
 
 /// Asks each console whether the token still holds.
@@ -288,10 +309,7 @@ fn logout(at: &At) -> Verdict {
                     "the token is forgotten, and could not be revoked: {}",
                     failure.message
                 ),
-                hint: Some(format!(
-                    "{}/w/{}/tokens revokes it",
-                    login.url, login.workspace
-                )),
+                hint: Some(format!("{} revokes it", tokens_page(&login))),
                 ..failure
             });
         }
@@ -299,13 +317,14 @@ fn logout(at: &At) -> Verdict {
     Ok(Outcome::Good)
 }
 
-/// Ends the client's own token; one that is none any more is ended.
+/// Ends the client's own token; one that is none any more is ended. Other refusals, such as of somebody whose address is
+/// not confirmed, leave it alive.
 async fn revoke(client: &Client) -> Result<(), Failure> {
     match client
         .call(Call::new(Method::DELETE, "/api/v1/token"))
         .await
     {
-        Err(error) if error.status() == Some(StatusCode::UNAUTHORIZED) => Ok(()),
+        Err(error) if error.code() == "bad_token" => Ok(()),
         answer => Ok(answer.map(|_| ())?),
     }
 }

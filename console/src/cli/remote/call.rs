@@ -18,6 +18,8 @@ pub enum CallError {
     Refused {
         /// The status.
         status: StatusCode,
+        /// What is wrong, as a word for programs.
+        code: String,
         /// For people.
         failure: Failure,
     },
@@ -40,6 +42,14 @@ impl CallError {
         match self {
             Self::Refused { status, .. } => Some(*status),
             Self::Away(_) | Self::Odd(_) => None,
+        }
+    }
+
+    /// The word for programs of a console's own refusal; empty: there is none.
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Refused { code, .. } => code,
+            Self::Away(_) | Self::Odd(_) => "",
         }
     }
 }

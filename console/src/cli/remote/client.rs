@@ -28,8 +28,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::call::{Answer, Call, CallError, told};
-use super::cell;
 use super::secret::{Token, is_loopback};
+use super::{cell, text};
 use crate::exit::Failure;
 
 /// One address that is dialled, and the TLS handshake with it.
@@ -317,6 +317,7 @@ impl Client {
             (true, Err(_)) => Err(self.odd("no JSON")),
             (false, Ok(problem)) if problem.get("code").is_some() => Err(CallError::Refused {
                 status,
+                code: text(&problem, "code"),
                 failure: told(&problem),
             }),
             (false, _) => Err(self.odd(&format!("{} and no reason", status.as_u16()))),
