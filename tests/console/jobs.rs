@@ -214,30 +214,3 @@ fn a_run_is_submitted_where_somebody_is_signed_in_and_takes_what_is_piped() {
         .expect(125);
     assert!(refused.err.contains("--direct"), "{}", refused.err);
 }
-
-#[test]
-fn an_interrupt_cancels_a_submitted_run() {
-    use nix::sys::signal::{Signal, kill};
-    use nix::unistd::Pid;
-    let console = Console::start();
-    let mut command = console.command(&["run", "--", "sleep", "600"]);
-    let child = command
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
-    let state = |wanted: &str| {
-        // asked so often it may say that it was asked too often
-        let listed = console.try_owner("GET", &console.path("runs"), None);
-        (listed.json["items"][0]["state"] == wanted).then_some(())
-    };
-    lab::wait::eventually("the run to wait", || state("queued"));
-    // it may not listen for signals yet: told again until it has heard
-    lab::wait::eventually("the run to be cancelled", || {
-        let _ = kill(pid, Signal::SIGINT);
-        state("cancelled")
-    });
-    let said = Said::from(child.wait_with_output().unwrap());
-    assert_eq!(said.code, Some(130), "{said:?}");
-}

@@ -7,6 +7,7 @@
 
 mod files;
 mod hostile;
+mod interrupts;
 mod jobs;
 mod output;
 mod secrets;

@@ -265,14 +265,14 @@ fn run(at: &At, now: &RunNow, form: Form) -> Verdict {
         let job = find(&session, &now.job).await?;
         let path = session.path(&format!("jobs/{}/runs", id(&text(&job, "id"))?));
         let body = json!({ "input": input });
+        if now.follow {
+            return super::run::submit_and_follow(&session, &path, &body, form).await;
+        }
         let run = session
             .client
             .call(Call::new(Method::POST, &path).with(&body))
             .await?
             .body;
-        if now.follow {
-            return super::run::follow_submitted(&session, &run, form).await;
-        }
         form.print(&run, || super::runs::line(&run))?;
         Ok(Outcome::Good)
     })

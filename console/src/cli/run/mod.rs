@@ -18,7 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub use arguments::{Arguments, What};
 use input::Giving;
 use services::Services;
-pub use submit::follow as follow_submitted;
+pub use submit::submit_and_follow;
 
 use super::{Shared, wait};
 use crate::exit::{Failure, NOT_RUN, Outcome, Verdict};
