@@ -189,6 +189,43 @@ fn a_kept_token_goes_to_no_other_console() {
 }
 
 #[test]
+fn a_token_without_a_console_goes_to_nobody() {
+    let console = Console::start();
+    let here = Recorder::with(|stream, _| {
+        let mine = json!({ "items": [{ "id": "w1", "name": "W" }], "next": null });
+        let _ = write!(stream, "HTTP/1.1 200 OK\r\n\r\n{mine}");
+    });
+    login_at(&console, &here.url(), &console.token("write")).expect(0);
+    let other = console.token("read");
+    let file = console.folder.path().join("token");
+    fs::write(&file, &other).expect("write");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("mode");
+    let file = file.display().to_string();
+    let by_variable = |arguments: &[&str]| {
+        let mut command = console.stranger(arguments);
+        Said::from(
+            command
+                .env("SALLYPORT_TOKEN", &other)
+                .output()
+                .expect("start"),
+        )
+    };
+    for said in [
+        by_variable(&["ps"]),
+        stranger(&console, &["ps", "--token-file", &file]),
+    ] {
+        let refused = said.expect(3).err;
+        assert!(
+            refused.contains("a token is given and no console"),
+            "{refused}"
+        );
+    }
+    assert!(!here.heard().contains(&other));
+    // its permitted twin: the console that it is of is named
+    by_variable(&["ps", "--url", &console.url()]).expect(0);
+}
+
+#[test]
 fn a_token_is_not_sent_in_the_clear_to_another_machine() {
     let console = Console::start();
     let ask = |extra: &[&str]| {

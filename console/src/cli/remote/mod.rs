@@ -120,8 +120,13 @@ impl Door {
 
     /// The console, as whom, in which workspace.
     pub async fn enter(&self, workspace: Option<&str>) -> Result<Session, Failure> {
+        let (named, given) = (self.address()?, self.token()?);
+        if named.is_none() && given.is_some() {
+            // whoever is signed in may be so at another console than this token is of
+            return Err(Failure::new("a token is given and no console")
+                .hint("SALLYPORT_URL or --url names the console that it is of"));
+        }
         let logins = Logins::read()?;
-        let named = self.address()?;
         let url = match (&named, logins.current()) {
             (Some(url), _) => url.clone(),
             (None, Some(login)) => parse(&login.url)?,
@@ -131,7 +136,6 @@ impl Door {
             }
         };
         // a token that was kept goes to the console it was kept for, whatever else is named
-        let given = self.token()?;
         let login = logins
             .at(&url.origin(), workspace)
             .filter(|_| given.is_none());
