@@ -9,7 +9,7 @@ use lab::cli::Said;
 use serde_json::{Value, json};
 
 use crate::hostile::Recorder;
-use crate::world::{Console, ask};
+use crate::world::{Console, ask, at_home};
 
 /// A folder of files beside the console.
 fn folder(console: &Console, files: &[(&str, &str)]) -> PathBuf {
@@ -283,4 +283,49 @@ fn a_change_in_between_is_not_overwritten_and_the_rest_is_done() {
         (&json!("theirs"), &json!(false))
     );
     assert_eq!(spec("c")["root"], true);
+}
+
+/// Plays a console with a job `b`, and answers every change in one way.
+fn refusing(status: &'static str, code: &'static str, workspace: bool) -> Recorder {
+    let changed = std::sync::atomic::AtomicBool::new(false);
+    Recorder::with(move |stream, head| {
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+        let mut body = vec![0; length.unwrap_or(0)];
+        stream.read_exact(&mut body).expect("a body");
+        let own = json!({ "id": "w1", "name": "b", "version": 1, "spec": {}, "enabled": true });
+        let good = ("200 OK", json!({ "items": [own], "next": null }));
+        let bad = (status, json!({ "code": code, "detail": "it is refused" }));
+        let reads = head.starts_with("GET");
+        let gone = changed.fetch_or(!reads, std::sync::atomic::Ordering::Relaxed) && !workspace;
+        let (status, body) = if reads && !gone { good } else { bad };
+        let _ = write!(stream, "HTTP/1.1 {status}\r\n\r\n{body}");
+    })
+}
+
+#[test]
+fn only_what_somebody_else_did_meanwhile_is_called_so() {
+    let home = tempfile::TempDir::new().expect("a folder");
+    let jobs = home.path().join("jobs");
+    fs::create_dir(&jobs).expect("a folder");
+    let shown = jobs.display().to_string();
+    let (new, other) = ("job: new\n", "job: b\nroot: true\n");
+    for (text, status, code, workspace, exits) in [
+        (new, "409 Conflict", "taken", true, 1),
+        (new, "409 Conflict", "too_many", true, 3),
+        (new, "404 Not Found", "not_found", false, 3),
+        (other, "412 Precondition Failed", "changed", true, 1),
+        (other, "404 Not Found", "not_found", true, 1),
+        (other, "404 Not Found", "not_found", false, 3),
+    ] {
+        fs::write(jobs.join("j.yml"), text).expect("write");
+        let console = refusing(status, code, workspace);
+        let mut command = at_home(home.path(), &["apply", "-f", &shown]);
+        command
+            .env("SALLYPORT_URL", console.url())
+            .env("SALLYPORT_TOKEN", format!("spt_{}", "a".repeat(43)));
+        let said = Said::from(command.output().expect("start"));
+        assert_eq!(said.code, Some(exits), "{text} {status} {code}: {said:?}");
+    }
 }

@@ -155,6 +155,12 @@ fn lists_and_output_without_end_end() {
             .err
             .contains("does not end")
     );
+    for (entries, code) in [(200, 0), (201, 3)] {
+        let page = json!({ "items": vec![json!({}); entries], "next": null }).to_string();
+        let long = lying(move |_| json_answer(&page));
+        let said = ask(&long, &["job", "list"]);
+        assert_eq!(said.code, Some(code), "{entries}: {}", said.err);
+    }
     // output that says there is more and gives none
     let output = lying(|_| {
         json_answer(

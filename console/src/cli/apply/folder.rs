@@ -14,22 +14,36 @@ const DEEPEST: usize = 8;
 /// A workspace of more jobs is kept by something else.
 const MOST_FILES: usize = 10_000;
 
+/// What becomes of jobs that no file is of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Others {
+    /// They are left alone.
+    Stay,
+    /// They are removed: a file that is not looked at would remove a job, and is a mistake.
+    Go,
+}
+
 /// Reads them, in the order of their names.
-pub fn read(path: &Path) -> Result<Vec<Job>, Failure> {
+pub fn read(path: &Path, others: Others) -> Result<Vec<Job>, Failure> {
     let failed =
         |error: std::io::Error| Failure::new(format!("reading {}: {error}", path.display()));
     let mut files = Vec::new();
     let is_folder = fs::metadata(path).map_err(failed)?.is_dir();
     if is_folder {
-        gather(path, 0, &mut files)?;
+        gather(path, 0, others, &mut files)?;
+    } else if others == Others::Go {
+        return Err(Failure::new(format!(
+            "{} is one file, and --prune would remove every other job",
+            path.display()
+        ))
+        .hint("--prune takes the folder with the files of all jobs"));
     } else {
         files.push(path.to_owned());
     }
     files.sort();
     let (mut jobs, mut mistakes): (Vec<Job>, Vec<String>) = (Vec::new(), Vec::new());
     for file in &files {
-        let bytes = fs::read(file)
-            .map_err(|error| Failure::new(format!("reading {}: {error}", file.display())))?;
+        let bytes = file::bytes_of(file)?;
         if is_folder && !is_job(&bytes) {
             continue;
         }
@@ -90,20 +104,29 @@ fn twice(jobs: &[Job], mistakes: &mut Vec<String>) {
 }
 
 /// Links are not followed: a folder of somebody else names nothing outside of it.
-fn gather(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
+fn gather(
+    folder: &Path,
+    depth: usize,
+    others: Others,
+    files: &mut Vec<PathBuf>,
+) -> Result<(), Failure> {
     let failed =
         |error: std::io::Error| Failure::new(format!("reading {}: {error}", folder.display()));
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let (path, kind) = (entry.path(), entry.file_type().map_err(failed)?);
-        let hidden = entry.file_name().to_string_lossy().starts_with('.');
+        if entry.file_name().to_string_lossy().starts_with('.') {
+            continue;
+        }
         let yaml = path
             .extension()
             .is_some_and(|end| end == "yml" || end == "yaml");
-        if kind.is_dir() && !hidden && depth < DEEPEST {
-            gather(&path, depth + 1, files)?;
-        } else if kind.is_file() && !hidden && yaml {
+        if kind.is_dir() && depth < DEEPEST {
+            gather(&path, depth + 1, others, files)?;
+        } else if kind.is_file() && yaml {
             files.push(path);
+        } else if others == Others::Go && (yaml || path.is_dir()) {
+            return Err(unseen(&path));
         }
         if files.len() > MOST_FILES {
             return Err(Failure::new(format!(
@@ -112,4 +135,68 @@ fn gather(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), F
         }
     }
     Ok(())
+}
+
+/// Where files of jobs may lie that are not looked at.
+fn unseen(path: &Path) -> Failure {
+    Failure::new(format!(
+        "{} is not looked at, and --prune would remove the jobs that it is of",
+        path.display()
+    ))
+    .hint(format!(
+        "links are not followed, nor folders deeper than {DEEPEST}; nothing was sent"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn names(path: &Path, others: Others) -> Result<Vec<String>, String> {
+        let read = read(path, others).map_err(|failure| failure.message)?;
+        Ok(read.into_iter().map(|job| job.name).collect())
+    }
+
+    #[test]
+    fn nothing_is_removed_for_a_file_that_was_not_looked_at() {
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("b.yml"), "job: b\n").unwrap();
+        let deep = |folder: &Path| {
+            let below = folder.join("1/2/3/4/5/6/7/8/9");
+            fs::create_dir_all(&below).unwrap();
+            fs::write(below.join("b.yml"), "job: b\n").unwrap();
+        };
+        let file =
+            |folder: &Path| symlink(outside.path().join("b.yml"), folder.join("b.yml")).unwrap();
+        let whole = |folder: &Path| symlink(outside.path(), folder.join("more")).unwrap();
+        let unseen: [(&str, &dyn Fn(&Path)); 3] =
+            [("9", &deep), ("b.yml", &file), ("more", &whole)];
+        for (named, put) in unseen {
+            let folder = tempfile::tempdir().unwrap();
+            fs::write(folder.path().join("a.yml"), "job: a\n").unwrap();
+            // links and folders that hold no job are no reason
+            symlink("/nonexistent", folder.path().join("README.md")).unwrap();
+            assert_eq!(names(folder.path(), Others::Go).unwrap(), ["a"]);
+            put(folder.path());
+            let refused = names(folder.path(), Others::Go).unwrap_err();
+            assert!(
+                refused.contains(&format!("{named} is not looked at")),
+                "{refused}"
+            );
+            assert_eq!(names(folder.path(), Others::Stay).unwrap(), ["a"]);
+        }
+    }
+
+    #[test]
+    fn one_file_removes_no_other_job_and_none_is_read_without_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.yml");
+        fs::write(&file, "job: a\n").unwrap();
+        assert!(names(&file, Others::Go).unwrap_err().contains("--prune"));
+        assert_eq!(names(&file, Others::Stay).unwrap(), ["a"]);
+        let long = names(Path::new("/dev/zero"), Others::Stay).unwrap_err();
+        assert!(long.contains("is longer than"), "{long}");
+    }
 }

@@ -19,6 +19,7 @@ use super::{Shared, wait};
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::show;
 use diff::differences;
+use folder::Others;
 
 const HELP: &str = "\
 Reads every *.yml and *.yaml below the folder that begins with `job:`; policies that they name with `policy_file` lie \
@@ -45,11 +46,17 @@ pub struct Arguments {
     /// The folder with the files, or one file
     #[arg(long, short, value_name = "DIR")]
     file: PathBuf,
-    /// Also remove jobs that no file is of
+    /// Also remove jobs that no file of the folder is of; a link in it is a mistake then
     #[arg(long)]
     prune: bool,
     #[command(flatten)]
     at: At,
+}
+
+impl Arguments {
+    const fn others(&self) -> Others {
+        if self.prune { Others::Go } else { Others::Stay }
+    }
 }
 
 /// What becomes of one job.
@@ -117,11 +124,11 @@ impl Step {
 }
 
 pub fn plan(arguments: &Arguments, shared: &Shared) -> Verdict {
-    let jobs = folder::read(&arguments.file)?;
+    let jobs = folder::read(&arguments.file, arguments.others())?;
     let form = arguments.at.form(shared);
     let (steps, left) = wait(async {
         let session = arguments.at.enter().await?;
-        steps(&session, jobs, arguments.prune).await
+        steps(&session, jobs, arguments.others()).await
     })?;
     let values = steps.iter().map(|step| step.value("planned")).collect();
     form.print(&Value::Array(values), || shown(&steps))?;
@@ -158,7 +165,7 @@ fn leftover(left: &[String], form: Form) {
 async fn steps(
     session: &Session,
     jobs: Vec<Job>,
-    prune: bool,
+    others: Others,
 ) -> Result<(Vec<Step>, Vec<String>), Failure> {
     let mut there = session.client.list(&session.path("jobs")).await?;
     let mut steps = Vec::new();
@@ -174,7 +181,7 @@ async fn steps(
         }
     }
     there.sort_by_key(|was| text(was, "name"));
-    if prune {
+    if others == Others::Go {
         steps.extend(there.into_iter().map(Step::Remove));
         return Ok((steps, Vec::new()));
     }
@@ -182,11 +189,11 @@ async fn steps(
 }
 
 pub fn apply(arguments: &Arguments, shared: &Shared) -> Verdict {
-    let jobs = folder::read(&arguments.file)?;
+    let jobs = folder::read(&arguments.file, arguments.others())?;
     let form = arguments.at.form(shared);
     wait(async {
         let session = arguments.at.enter().await?;
-        let (steps, left) = steps(&session, jobs, arguments.prune).await?;
+        let (steps, left) = steps(&session, jobs, arguments.others()).await?;
         let mut values = Vec::new();
         let mut good = true;
         for step in &steps {
@@ -268,12 +275,21 @@ async fn take(session: &Session, step: &Step) -> Result<(), Untaken> {
     match session.client.call(call).await {
         Ok(_) => Ok(()),
         Err(error) => {
-            let quicker = matches!(
-                error.status(),
-                Some(
-                    StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT | StatusCode::NOT_FOUND
-                )
-            );
+            let quicker = match error.status() {
+                Some(StatusCode::PRECONDITION_FAILED) => true,
+                // the name is taken meanwhile; that there are too many is not somebody's change of this one
+                Some(StatusCode::CONFLICT) => error.code() != "too_many",
+                // the job is gone, unless the workspace is
+                Some(StatusCode::NOT_FOUND) => {
+                    version.is_some()
+                        && session
+                            .client
+                            .get(&session.path("jobs?limit=1"))
+                            .await
+                            .is_ok()
+                }
+                _ => false,
+            };
             let failure = Failure::from(error);
             Err(if quicker {
                 Untaken::Meanwhile(failure)

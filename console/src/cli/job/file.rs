@@ -50,7 +50,8 @@ pub fn text_of(path: &Path) -> Result<String, Failure> {
         .map_err(|_| Failure::new(format!("{} is not UTF-8 text", path.display())))
 }
 
-fn bytes_of(path: &Path) -> Result<Vec<u8>, Failure> {
+/// The same, of whatever encoding.
+pub fn bytes_of(path: &Path) -> Result<Vec<u8>, Failure> {
     let shown = path.display();
     let failed = |error: std::io::Error| Failure::new(format!("reading {shown}: {error}"));
     let mut bytes = Vec::new();

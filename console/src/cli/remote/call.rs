@@ -108,6 +108,8 @@ impl<'a> Call<'a> {
 pub struct Answer {
     /// Its JSON; `null` if it has none.
     pub body: Value,
+    /// How long it was.
+    pub bytes: usize,
 }
 
 /// A problem for people. Its words are another machine's: bounded here, cleaned where they are shown.

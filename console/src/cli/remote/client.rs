@@ -309,11 +309,17 @@ impl Client {
     /// An answer's meaning.
     fn judge(&self, status: StatusCode, bytes: &[u8]) -> Result<Answer, CallError> {
         if status == StatusCode::NO_CONTENT {
-            return Ok(Answer { body: Value::Null });
+            return Ok(Answer {
+                body: Value::Null,
+                bytes: 0,
+            });
         }
         let parsed = serde_json::from_slice::<Value>(bytes);
         match (status.is_success(), parsed) {
-            (true, Ok(body)) => Ok(Answer { body }),
+            (true, Ok(body)) => Ok(Answer {
+                body,
+                bytes: bytes.len(),
+            }),
             (true, Err(_)) => Err(self.odd("no JSON")),
             (false, Ok(problem)) if problem.get("code").is_some() => Err(CallError::Refused {
                 status,

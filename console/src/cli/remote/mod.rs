@@ -7,6 +7,7 @@ mod call;
 mod client;
 mod events;
 mod keep;
+mod list;
 mod print;
 mod secret;
 mod yaml;
@@ -32,8 +33,6 @@ use crate::exit::Failure;
 pub const URL_VARIABLE: &str = "SALLYPORT_URL";
 /// The token for it.
 const TOKEN_VARIABLE: &str = "SALLYPORT_TOKEN";
-/// Pages of a list; a console whose lists never end is none.
-const MOST_PAGES: usize = 500;
 
 /// Which console, and with what.
 #[derive(Clone, Debug, Default, Args)]
@@ -228,30 +227,5 @@ impl Session {
     /// A path below the workspace.
     pub fn path(&self, rest: &str) -> String {
         format!("/api/v1/workspaces/{}/{rest}", self.workspace)
-    }
-}
-
-impl Client {
-    /// Every element of a paged list.
-    pub async fn list(&self, path: &str) -> Result<Vec<Value>, CallError> {
-        let (mut items, mut cursor) = (Vec::new(), String::new());
-        let join = if path.contains('?') { '&' } else { '?' };
-        for _ in 0..MOST_PAGES {
-            let page = self
-                .get(&format!("{path}{join}limit=200&cursor={cursor}"))
-                .await?
-                .body;
-            let next = page.get("next").and_then(Value::as_str).map(str::to_owned);
-            match page.get("items") {
-                Some(Value::Array(found)) => items.extend(found.iter().cloned()),
-                _ => return Err(self.odd("a list without `items`")),
-            }
-            match next {
-                None => return Ok(items),
-                Some(next) if next == cursor || id(&next).is_err() => break,
-                Some(next) => cursor = next,
-            }
-        }
-        Err(self.odd("a list that does not end"))
     }
 }
