@@ -11,7 +11,7 @@ use crate::accounts::secret::{Opens, Secret};
 use crate::clock::{self, MINUTE};
 use crate::server::membership;
 use crate::server::testing::Console;
-use crate::store::identities::{Admitted, Known};
+use crate::store::identities::{Admitted, Known, Turn};
 use crate::store::sessions::{NewSession, NewToken};
 use crate::store::testing::each;
 use crate::store::users::{Home, NewUser};
@@ -116,6 +116,66 @@ async fn a_token_that_is_good_once_is_kept_whatever_fails_after_it() {
         ago(&store, 10).await;
         membership::check(&console.app, clock::now()).await;
         assert_eq!(me(&console, &session).await.status, 200);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refusal_after_an_answer_that_was_lost_ends_nothing() {
+    each(async |store| {
+        let double = Double::start().await;
+        let console = console(store.clone(), &double, Some(&["crew"])).await;
+        double.0.lock().unwrap().refresh.1 = true;
+        let session = sign_in(&console, &double, "oidc").await.1.unwrap();
+        let bearer = token(&console, &session).await;
+        ago(&store, 10).await;
+        // the provider has another token for them, and nobody hears of it
+        double.0.lock().unwrap().outage = Some(StatusCode::BAD_GATEWAY);
+        membership::check(&console.app, clock::now()).await;
+        double.0.lock().unwrap().outage = None;
+        double.0.lock().unwrap().refresh.0 = "another".into();
+        membership::check(&console.app, clock::now() + 3 * MINUTE).await;
+        assert_eq!(me(&console, &session).await.status, 200);
+        assert_eq!(by_token(&console, &bearer).await.0, 200);
+        // and a refusal of a token that nothing has used up says what it says
+        ago(&store, 10).await;
+        membership::check(&console.app, clock::now()).await;
+        assert_eq!(me(&console, &session).await.status, 401);
+        assert_eq!(by_token(&console, &bearer).await.1, json!("bad_token"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_signs_in_while_their_provider_is_asked_stays_and_nobody_is_asked_about_twice() {
+    each(async |store| {
+        let double = Double::start().await;
+        let console = console(store.clone(), &double, Some(&["crew"])).await;
+        let session = sign_in(&console, &double, "oidc").await.1.unwrap();
+        ago(&store, 10).await;
+        let turn = Turn {
+            since: clock::now() - MINUTE,
+            asked: clock::now() - MINUTE,
+        };
+        let claim = async || store.claim_identity(turn, clock::now()).await.unwrap();
+        let asked = claim().await.unwrap();
+        let fresh = sign_in(&console, &double, "oidc").await.1.unwrap();
+        assert!(!store.end_access(&asked).await.unwrap());
+        for kept in [&session, &fresh] {
+            assert_eq!(me(&console, kept).await.status, 200);
+        }
+        ago(&store, 10).await;
+        let asked = claim().await.unwrap();
+        assert!(store.end_access(&asked).await.unwrap());
+        for over in [&session, &fresh] {
+            assert_eq!(me(&console, over).await.status, 401);
+        }
+        // late in a round that began long ago
+        sign_in(&console, &double, "oidc").await.1.unwrap();
+        ago(&store, 20).await;
+        double.0.lock().unwrap().outage = Some(StatusCode::BAD_GATEWAY);
+        membership::check(&console.app, clock::now() - 5 * MINUTE).await;
+        assert_eq!(claim().await, None, "it is being asked about them");
     })
     .await;
 }

@@ -3,6 +3,7 @@
 //! Who is no member any more is signed out, and their tokens end, within a quarter of an hour. A provider that cannot be
 //! asked ends nothing: whom it has not confirmed for that long ([`CONFIRMED`]) has no access until it does, and then
 //! everything that they had. Many are asked about at the same time, so that a slow provider keeps nobody waiting.
+//! A token that is good once is refused after an answer that was lost: such a refusal says nothing about the person.
 //!
 //! [`CONFIRMED`]: crate::store::identities::CONFIRMED
 
@@ -99,7 +100,9 @@ pub async fn check(app: &App, now: Millis) {
         asked: now - AGAIN,
     };
     let due = stream::unfold((), |()| async move {
-        match app.store.claim_identity(turn, now).await {
+        // not when the round began: who comes late in it would be claimed by another console too soon
+        let claimed = now.max(clock::now());
+        match app.store.claim_identity(turn, claimed).await {
             Ok(next) => next.map(|identity| (identity, ())),
             Err(error) => {
                 warn(&error, "looking for people to ask their provider about");
@@ -132,6 +135,13 @@ async fn renew(app: &App, round: &Round, identity: &Identity) {
         Ok(Some(_)) => "not a member any more",
         // they sign in again, or have no access once they are confirmed no more
         Ok(None) => return,
+        Err(error) if error.is_refusal() && is_unsure(identity) => {
+            warn(
+                &error,
+                "they sign in again: an answer before this one was lost",
+            );
+            return;
+        }
         Err(error) if error.is_refusal() => "the provider refuses",
         Err(error) => {
             if !round.told.swap(true, Ordering::Relaxed) {
@@ -141,10 +151,17 @@ async fn renew(app: &App, round: &Round, identity: &Identity) {
         }
     };
     let user = identity.user_id.as_str();
-    tracing::info!(user, provider, why = lost, "somebody was signed out");
-    if let Err(error) = app.store.end_access(user).await {
-        warn(&error, "ending somebody's access");
+    match app.store.end_access(identity).await {
+        Ok(true) => tracing::info!(user, provider, why = lost, "somebody was signed out"),
+        // they have just signed in again
+        Ok(false) => {}
+        Err(error) => warn(&error, "ending somebody's access"),
     }
+}
+
+/// Whether a refusal may be about a token that an earlier question, whose answer never came, has used up.
+fn is_unsure(identity: &Identity) -> bool {
+    identity.provider == "oidc" && identity.asked_at > identity.checked_at
 }
 
 /// Who somebody is now; `None`: nothing that could ask was kept, or the provider is none of ours any more.

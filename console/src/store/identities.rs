@@ -38,8 +38,10 @@ row! {
         pub user_id: String,
         /// Counts the tokens that were kept for it.
         pub tokens: i64,
-        /// When the provider was last asked about them.
+        /// When the provider last said that they may come in.
         pub checked_at: Millis,
+        /// When it was last asked about them; later than that: no answer came, or none that says anything.
+        pub asked_at: Millis,
     }
 }
 
@@ -97,7 +99,7 @@ pub enum Admitted {
 /// Every column.
 macro_rules! identities_where {
     ($rest:literal) => {
-        concat!("SELECT id, provider, subject, login, user_id, tokens, checked_at FROM identities WHERE ", $rest)
+        concat!("SELECT id, provider, subject, login, user_id, tokens, checked_at, asked_at FROM identities WHERE ", $rest)
     };
 }
 
@@ -196,7 +198,8 @@ impl Store {
     }
 
     /// Claims the next person with a live session or a token about whom the provider has said nothing since `turn.since`
-    /// and whom nobody has claimed since `turn.asked`, longest ago first. Another console claims others.
+    /// and whom nobody has claimed since `turn.asked`, longest ago first. Another console claims others, for `now` is when
+    /// it is claimed. Comes as it was before that.
     pub async fn claim_identity(
         &self,
         turn: Turn,
@@ -257,13 +260,21 @@ impl Store {
         }))
     }
 
-    /// Ends what a user has by a provider's word: sessions, and the tokens that act for them.
-    pub async fn end_access(&self, user: &str) -> Result<(), StoreError> {
-        transact!(self, Lock::Accounts, tx => {
-            for over in ["DELETE FROM sessions WHERE user_id = $1", "DELETE FROM tokens WHERE user_id = $1"] {
-                sqlx::query(over).bind(user).execute(&mut *tx).await?;
+    /// Ends what a user has by a provider's word: sessions, and the tokens that act for them. Nothing, and `false`, if the
+    /// provider has let them in since it was asked.
+    pub async fn end_access(&self, asked: &Identity) -> Result<bool, StoreError> {
+        Ok(transact!(self, Lock::Accounts, tx => {
+            let same: i64 = sqlx::query_scalar("SELECT count(*) FROM identities WHERE id = $1 AND checked_at = $2")
+                .bind(&asked.id)
+                .bind(asked.checked_at)
+                .fetch_one(&mut *tx)
+                .await?;
+            if same == 1 {
+                for over in ["DELETE FROM sessions WHERE user_id = $1", "DELETE FROM tokens WHERE user_id = $1"] {
+                    sqlx::query(over).bind(&asked.user_id).execute(&mut *tx).await?;
+                }
             }
-        });
-        Ok(())
+            same == 1
+        }))
     }
 }
