@@ -18,6 +18,7 @@ use crate::clock::{self, HOUR, MINUTE, Millis};
 use crate::server::app::App;
 use crate::server::problem::Problem;
 use crate::settings::{ConsoleConfig, Database};
+use crate::store::hardening::Hardening;
 use crate::store::runners::Runner;
 
 /// A gateway that lives answers at once.
@@ -89,7 +90,7 @@ pub async fn read(State(app): State<App>) -> Result<Json<Checklist>, Problem> {
     let posture = tokio::time::timeout(PATIENCE, client.posture()).await;
     let posture = posture.ok().and_then(Result::ok);
     let sources = tokio::time::timeout(PATIENCE, client.sources()).await;
-    let sources = sources.ok().and_then(Result::ok).unwrap_or_default();
+    let sources = sources.ok().and_then(Result::ok);
     let runners = app.store.runners("", RUNNERS).await?;
     let counts = app.store.hardening().await?;
     let mut items = vec![
@@ -100,12 +101,12 @@ pub async fn read(State(app): State<App>) -> Result<Json<Checklist>, Problem> {
         key_apart(&app.config),
         runner_versions(&runners, now),
         isolation(&runners, now),
-        job_networks(counts.open_jobs, counts.private_jobs),
+        job_networks(&counts),
         own_calls(&app.config),
         told(counts.watchers),
         room(&app.config.state_dir),
     ];
-    items.extend(policies(&sources));
+    items.extend(policies(sources.as_deref()));
     let good = items.iter().filter(|item| item.state == "good").count();
     Ok(Json(Checklist {
         good,
@@ -158,10 +159,13 @@ pub(super) fn selftest(posture: Option<&PostureView>, now: Millis) -> CheckItem 
     CheckItem::of("selftest", "The firewall was tried lately, and held", found)
 }
 
-fn https(config: &ConsoleConfig) -> CheckItem {
+pub(super) fn https(config: &ConsoleConfig) -> CheckItem {
     let origin = config.url.as_ref().map(crate::settings::AppUrl::origin);
     let found = match origin {
         Some(origin) if origin.starts_with("https:") => Found::Good(origin),
+        None if config.tls.is_some() => {
+            Found::Good(format!("{} with a certificate of its own", config.listen))
+        }
         None if config.listen.ip().is_loopback() => {
             Found::Good(format!("only this machine reaches {}", config.listen))
         }
@@ -268,14 +272,20 @@ fn isolation(runners: &[Runner], now: Millis) -> CheckItem {
     CheckItem::of("isolation", "Sandboxes have a kernel of their own", found)
 }
 
-fn job_networks(open: i64, private: i64) -> CheckItem {
-    let found = if open + private == 0 {
-        Found::Good("no job reaches more than names that are listed for it".to_owned())
-    } else {
+fn job_networks(counts: &Hardening) -> CheckItem {
+    let (open, private, git) = (counts.open_jobs, counts.private_jobs, counts.git_jobs);
+    let found = if open + private > 0 {
         Found::Bad(
             format!("{open} reach the whole internet, {private} private networks"),
             "list the domains that each of them needs; a replay on the page of policies shows what would be denied".to_owned(),
         )
+    } else if git > 0 {
+        Found::Unknown(
+            format!("{git} reach what a policy in git lets them"),
+            "read those policies on the page of policies".to_owned(),
+        )
+    } else {
+        Found::Good("no job reaches more than names that are listed for it".to_owned())
     };
     CheckItem::of(
         "job_networks",
@@ -335,14 +345,18 @@ fn room(folder: &Path) -> CheckItem {
     CheckItem::of("room", "There is room on disk", found)
 }
 
-/// A row only where policies come from git.
-fn policies(sources: &[SourceView]) -> Option<CheckItem> {
+/// No row where no policies come from git; `None`: the gateway does not say.
+pub(super) fn policies(sources: Option<&[SourceView]>) -> Option<CheckItem> {
+    let title = "Policies are in force as git has them";
+    let Some(sources) = sources else {
+        return Some(CheckItem::of("policies", title, silent()));
+    };
     if sources.is_empty() {
         return None;
     }
     let bad: Vec<&str> = sources
         .iter()
-        .filter(|one| one.problem.is_some() || one.stale)
+        .filter(|one| one.problem.is_some() || one.stale || one.commit.is_none())
         .map(|one| one.name.as_str())
         .collect();
     let found = if bad.is_empty() {
@@ -353,9 +367,5 @@ fn policies(sources: &[SourceView]) -> Option<CheckItem> {
             "the page of policies says why".to_owned(),
         )
     };
-    Some(CheckItem::of(
-        "policies",
-        "Policies are in force as git has them",
-        found,
-    ))
+    Some(CheckItem::of("policies", title, found))
 }

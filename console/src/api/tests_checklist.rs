@@ -3,8 +3,9 @@
 use gateway::control::api::PostureView;
 use http::Method;
 
-use super::checklist::{FRESH, firewall, selftest};
+use super::checklist::{FRESH, firewall, https, policies, selftest};
 use crate::clock::{HOUR, Millis};
+use crate::jobs::spec::{JobSpec, NetworkMode};
 use crate::server::testing::{Console, signed_in};
 use crate::settings::{ConsoleConfig, Database};
 use crate::store::testing::each;
@@ -48,19 +49,35 @@ async fn what_cannot_be_looked_at_is_never_good_and_what_is_mended_is() {
             ("own_calls", "bad"),
             ("told", "bad"),
             ("room", "good"),
+            ("policies", "unknown"),
         ] {
             assert_eq!(state(&before.json, id), expected, "{id}");
         }
         let place = store.add_workspace("W", &ada, 1).await.unwrap();
-        let spec = r#"{"network":{"mode":"internet","allow_private":true,"domains":[]}}"#;
-        let write = crate::store::jobs::JobWrite {
-            workspace: &place,
-            name: "open",
-            spec,
-            enabled: true,
-            next_at: None,
+        let add = async |name: &str, spec: &JobSpec| {
+            let write = crate::store::jobs::JobWrite {
+                workspace: &place,
+                name,
+                spec: &serde_json::to_string(spec).unwrap(),
+                enabled: true,
+                next_at: None,
+            };
+            store.add_job(&write, None, 1).await.unwrap();
         };
-        store.add_job(&write, None, 1).await.unwrap();
+        let mut spec = JobSpec::default();
+        spec.network.mode = NetworkMode::Domains;
+        let word = r#"policy_name":"x"},"root":"#;
+        spec.description = format!("\"{word}");
+        spec.env.insert("policy_name".into(), word.into());
+        add("named", &spec).await;
+        assert_eq!(state(&ask(&config).await.json, "job_networks"), "good");
+        spec.network.policy_name = Some("build".into());
+        add("git", &spec).await;
+        assert_eq!(state(&ask(&config).await.json, "job_networks"), "unknown");
+        spec.network.policy_name = None;
+        spec.network.mode = NetworkMode::Internet;
+        spec.network.allow_private = true;
+        add("open", &spec).await;
         signed_in(&store, "eve", true).await;
         let apart = tempfile::tempdir().unwrap();
         config.key_file = apart.path().join("key");
@@ -110,4 +127,28 @@ fn a_sealed_gateway_and_a_failed_selftest_are_bad() {
         ("bad", "bad")
     );
     assert_eq!(selftest(None, now).state, "unknown");
+}
+
+#[test]
+fn certificates_of_its_own_are_good_and_a_source_of_which_nothing_is_loaded_is_bad() {
+    let mut config = ConsoleConfig {
+        listen: "0.0.0.0:8420".parse().unwrap(),
+        ..ConsoleConfig::default()
+    };
+    assert_eq!(https(&config).state, "bad");
+    config.tls = Some(crate::settings::TlsFiles {
+        certificate: "c.pem".into(),
+        key: "k.pem".into(),
+    });
+    assert_eq!(https(&config).state, "good");
+    let source = |commit: Option<&str>| -> gateway::source::SourceView {
+        serde_json::from_value(serde_json::json!({
+            "name": "main", "remote": "r", "branch": "main", "commit": commit, "loaded_ms": null, "signer": null,
+            "signatures_required": false, "policies": [], "checked_ms": null, "stale": false, "problem": null, "moves": [],
+        })).unwrap()
+    };
+    let state = |sources: &[_]| policies(Some(sources)).map(|row| row.state);
+    assert_eq!(state(&[]), None);
+    assert_eq!(state(&[source(Some("a"))]), Some("good"));
+    assert_eq!(state(&[source(Some("a")), source(None)]), Some("bad"));
 }

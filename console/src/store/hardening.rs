@@ -11,6 +11,8 @@ row! {
         pub open_jobs: i64,
         /// Enabled jobs that may reach private networks.
         pub private_jobs: i64,
+        /// Enabled jobs whose policy is in git.
+        pub git_jobs: i64,
         /// Notifications about lost enforcement.
         pub watchers: i64,
     }
@@ -22,6 +24,7 @@ const COUNTS: &str = "SELECT \
     (SELECT count(*) FROM users WHERE instance_admin = $1 AND deactivated_at IS NULL) AS administrators, \
     (SELECT count(*) FROM jobs WHERE enabled = $1 AND spec LIKE '%\"network\":{\"mode\":\"internet\"%') AS open_jobs, \
     (SELECT count(*) FROM jobs WHERE enabled = $1 AND spec LIKE '%\"allow_private\":true%') AS private_jobs, \
+    (SELECT count(*) FROM jobs WHERE enabled = $1 AND spec LIKE '%\"policy_name\":\"%\"},\"root\":%') AS git_jobs, \
     (SELECT count(*) FROM notifications WHERE topics LIKE '%\"gateway.enforcement\"%') AS watchers";
 
 impl Store {
