@@ -6,8 +6,9 @@
 
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use gateway::control::Client;
 use gateway::control::ClientError;
 use gateway::source::SourceView;
@@ -18,6 +19,7 @@ use utoipa::ToSchema;
 
 use crate::clock::{self, HOUR, Millis};
 use crate::server::app::App;
+use crate::server::guard::About;
 use crate::server::identify::Caller;
 use crate::server::input::{Asked, Input};
 use crate::server::problem::{Problem, Wrong};
@@ -76,13 +78,25 @@ pub struct PolicyFile {
     pub file: String,
 }
 
+/// Where a source is, is the operator's business: what git says of it goes to members without that.
+fn without(remote: &str, said: &str) -> String {
+    match remote.trim_end_matches('/') {
+        "" => said.to_owned(),
+        remote => said.replace(remote, "the remote"),
+    }
+}
+
 fn view(source: SourceView) -> PolicySourceView {
     let policies = source.policies.into_iter().map(|one| PolicyFile {
         policy: one.policy,
         file: one.file,
     });
     let (problem, mistakes) = source.problem.map_or((None, Vec::new()), |found| {
-        (Some(found.message), found.mistakes)
+        let mistakes = found.mistakes.iter();
+        (
+            Some(without(&source.remote, &found.message)),
+            mistakes.map(|text| without(&source.remote, text)).collect(),
+        )
     });
     PolicySourceView {
         name: source.name,
@@ -116,7 +130,7 @@ async fn of(app: &App, workspace: &str) -> Result<Vec<SourceView>, &'static str>
 }
 
 /// What a gateway that was asked for something says instead.
-fn refused(error: &ClientError) -> Problem {
+fn refused(error: &ClientError, remote: &str) -> Problem {
     let Some(said) = error.problem() else {
         tracing::warn!(
             error = error as &dyn std::error::Error,
@@ -135,12 +149,12 @@ fn refused(error: &ClientError) -> Problem {
         409 => StatusCode::CONFLICT,
         _ => StatusCode::BAD_GATEWAY,
     };
-    let mut problem = Problem::new(status, "gateway_refused", said.message.clone());
+    let mut problem = Problem::new(status, "gateway_refused", without(remote, &said.message));
     let mistakes = said.mistakes.iter();
     problem.fields = mistakes
-        .map(|text| Wrong::new("text", text.clone()))
+        .map(|text| Wrong::new("text", without(remote, text)))
         .collect();
-    problem.help.clone_from(&said.hint);
+    problem.help = said.hint.as_deref().map(|hint| without(remote, hint));
     problem
 }
 
@@ -202,7 +216,7 @@ pub async fn in_force(
     };
     let client = Client::new(&app.config.gateway.control);
     let found = client.resolve(&request).await;
-    let found = found.map_err(|error| refused(&error))?;
+    let found = found.map_err(|error| refused(&error, ""))?;
     Ok(Json(PolicyInForce {
         source: found.source,
         commit: found.commit,
@@ -261,7 +275,7 @@ pub async fn propose(
     State(app): State<App>,
     caller: Caller,
     Input(input): Input<ProposalInput>,
-) -> Result<(StatusCode, Json<ProposalView>), Problem> {
+) -> Result<Response, Problem> {
     let workspace = &caller.workspace()?.id;
     let all = of(&app, workspace).await;
     let all = all.map_err(|why| Problem::new(StatusCode::BAD_GATEWAY, "gateway_silent", why))?;
@@ -284,6 +298,7 @@ pub async fn propose(
         let told = format!("a workspace makes at most {MOST_PROPOSALS} proposals in an hour");
         return Err(Problem::slow_down("too_many_proposals", told, 600));
     }
+    let changed = format!("source={} file={}", source.name, input.file);
     let request = ProposalRequest {
         name: named(&input.title),
         title: input.title,
@@ -294,15 +309,18 @@ pub async fn propose(
     };
     let client = Client::new(&app.config.gateway.control);
     let made = client.propose(&source.name, &request).await;
-    let made = made.map_err(|error| refused(&error))?;
-    Ok((
-        StatusCode::CREATED,
-        Json(ProposalView {
-            branch: made.branch,
-            commit: made.commit,
-            base: made.base,
-        }),
-    ))
+    let made = made.map_err(|error| refused(&error, &source.remote))?;
+    // a path may be as long as it likes, so it comes last
+    let about = About(format!(
+        "branch={} commit={} {changed}",
+        made.branch, made.commit
+    ));
+    let made = ProposalView {
+        branch: made.branch,
+        commit: made.commit,
+        base: made.base,
+    };
+    Ok((StatusCode::CREATED, Extension(about), Json(made)).into_response())
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ fn gateway(socket: &Path, sources: Value) -> Arc<Mutex<Vec<Value>>> {
     };
     let propose = async move |Json(asked): Json<Value>| {
         if asked["title"] == "twice" {
-            let refused = json!({ "status": 409, "code": "conflict", "message": "the proposal exists already", "hint": "choose another name" });
+            let refused = json!({ "status": 409, "code": "conflict", "message": "the proposal exists already at https://git.example/secret-place", "hint": "choose another name" });
             return (StatusCode::CONFLICT, Json(refused));
         }
         kept.lock().unwrap().push(asked.clone());
@@ -67,7 +67,10 @@ async fn a_workspace_sees_and_changes_no_source_that_does_not_speak_for_it() {
         let socket = folder.path().join("g.sock");
         let mut desk = Desk::of(&store, "ada").await;
         let others = source("others", &json!(["another"]), true);
-        let written = gateway(&socket, json!([source("main", &json!([desk.workspace]), true), others]));
+        let mut main = source("main", &json!([desk.workspace]), true);
+        main["problem"] = json!({ "since_ms": 1, "commit": null, "message": "cannot read https://git.example/secret-place: gone",
+            "hint": null, "mistakes": ["https://git.example/secret-place/x:1:1: no"] });
+        let written = gateway(&socket, json!([main, others]));
         beside(&mut desk, &socket);
         let list = desk.get("/policies/sources").await;
         assert_eq!(list.status, 200, "{}", list.text);
@@ -95,6 +98,10 @@ async fn a_workspace_sees_and_changes_no_source_that_does_not_speak_for_it() {
         assert_eq!(asked["files"], json!([{ "file": "policies/build.yml", "text": "policy: build\nnetwork: none\n" }]));
         let twice = propose("main", "policies/build.yml", "twice").await;
         assert_eq!((twice.status.as_u16(), &twice.json["help"]), (409, &json!("choose another name")), "{}", twice.text);
+        assert!(!twice.text.contains("secret-place"), "{}", twice.text);
+        let told = store.audit_after(Some(&desk.workspace), 0, 100).await.unwrap();
+        let subject = format!("branch={branch} commit={} source=main file=policies/build.yml", "b".repeat(40));
+        assert!(told.iter().any(|entry| entry.subject == subject), "{told:?}");
     })
     .await;
 }
