@@ -27,7 +27,7 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
     spec.input = input.is_some();
     let body = json!({ "name": name(&spec), "spec": spec, "input": input });
     let form = if shared.json { Form::Json } else { Form::Table };
-    let told = wait(async {
+    wait(async {
         let mut signals = Signals::new()?;
         let entering = arguments.door.enter(workspace);
         let session = tokio::select! {
@@ -40,11 +40,6 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
             quiet: arguments.quiet,
         };
         follow(&session, &wish, form, signals).await
-    });
-    // whatever the cause, the command was not run, or nobody knows how it ended
-    told.map_err(|failure| Failure {
-        code: failure.code.or(Some(NOT_RUN)),
-        ..failure
     })
 }
 
