@@ -116,28 +116,20 @@ struct Checked {
 }
 
 impl Checked {
-    /// With what was checked.
-    async fn of(app: &App, caller: &Caller, input: JobInput) -> Result<(Self, JobInput), Problem> {
+    /// With what was checked; `before`: what the job is so far.
+    async fn of(
+        app: &App,
+        caller: &Caller,
+        input: JobInput,
+        before: Option<&JobSpec>,
+    ) -> Result<(Self, JobInput), Problem> {
         let length = length(&input.spec.network);
         let checked = read_policy(app, caller, length, move || {
             Ok((Self::judge(&input)?, input))
         });
         let (checked, input) = checked.await?;
-        Self::tells(app, &caller.workspace()?.id, &input).await?;
+        tells(app, &caller.workspace()?.id, &input.spec, before).await?;
         Ok((checked, input))
-    }
-
-    /// Whether everybody is there whom it tells.
-    async fn tells(app: &App, workspace: &str, input: &JobInput) -> Result<(), Problem> {
-        let Some(notify) = &input.spec.notify else {
-            return Ok(());
-        };
-        let unknown = app.store.unknown_notifications(workspace, &notify.to);
-        if unknown.await?.is_empty() {
-            return Ok(());
-        }
-        let message = "a notification of this workspace has each of these names";
-        Err(Problem::invalid("spec.notify.to", message))
     }
 
     fn judge(input: &JobInput) -> Result<Self, Problem> {
@@ -166,6 +158,29 @@ impl Checked {
             next_at: self.next_at,
         }
     }
+}
+
+/// Whether everybody is there whom it tells. Who was told before and is there no more keeps nobody from a change.
+pub(super) async fn tells(
+    app: &App,
+    workspace: &str,
+    spec: &JobSpec,
+    before: Option<&JobSpec>,
+) -> Result<(), Problem> {
+    let Some(notify) = &spec.notify else {
+        return Ok(());
+    };
+    let had = before.and_then(|spec| spec.notify.as_ref());
+    let unknown = app.store.unknown_notifications(workspace, &notify.to);
+    let unknown = unknown.await?;
+    if unknown
+        .iter()
+        .all(|name| had.is_some_and(|had| had.to.contains(name)))
+    {
+        return Ok(());
+    }
+    let message = "a notification of this workspace has each of these names";
+    Err(Problem::invalid("spec.notify.to", message))
 }
 
 fn too_many() -> Problem {
@@ -213,7 +228,7 @@ pub async fn add(
     caller: Caller,
     Input(input): Input<JobInput>,
 ) -> Result<Response, Problem> {
-    let (checked, _) = Checked::of(&app, &caller, input).await?;
+    let (checked, _) = Checked::of(&app, &caller, input, None).await?;
     let (workspace, user) = (&caller.workspace()?.id, &caller.user()?.id);
     let write = checked.write(workspace);
     let id = match app.store.add_job(&write, Some(user), clock::now()).await {
@@ -247,8 +262,8 @@ pub async fn change(
 ) -> Result<Response, Problem> {
     let job = find(&app, &caller, &ids.1).await?;
     meant.check(job.version)?;
-    let (mut checked, input) = Checked::of(&app, &caller, input).await?;
     let before = view(job.clone())?;
+    let (mut checked, input) = Checked::of(&app, &caller, input, Some(&before.spec)).await?;
     if before.enabled == checked.enabled && before.spec.schedule == input.spec.schedule {
         // a time that is due and not fired yet stays due
         checked.next_at = job.next_at;

@@ -9,6 +9,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::Fields;
+use super::jobs::tells;
 use super::thinking::{length, read as read_policy};
 use crate::accounts::names;
 use crate::clock::{self, Millis};
@@ -342,6 +343,7 @@ pub async fn add(
     let length = length(&input.spec.network);
     let checked = read_policy(&app, &caller, length, move || Ok((checked(&input)?, input)));
     let (name, input) = checked.await?;
+    tells(&app, &caller.workspace()?.id, &input.spec, None).await?;
     let new = NewRun {
         workspace: &caller.workspace()?.id,
         job: None,

@@ -12,9 +12,12 @@ mod sending;
 mod tests;
 #[cfg(test)]
 mod tests_denied;
+#[cfg(test)]
+mod tests_turns;
 pub mod watch;
 mod webhook;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -93,8 +96,11 @@ fn over(event: &Event) -> Option<Over> {
     })
 }
 
+/// Names that jobs are told to have been denied by the events that are read together.
+type ToldNames = HashSet<(String, String)>;
+
 /// What of an event is worth telling.
-async fn news(app: &App, event: &Event) -> Result<Vec<News>, StoreError> {
+async fn news(app: &App, event: &Event, told: &mut ToldNames) -> Result<Vec<News>, StoreError> {
     if event.topic == "instance" && event.kind == "enforcement" {
         let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
         let topic = "gateway.enforcement";
@@ -114,9 +120,10 @@ async fn news(app: &App, event: &Event) -> Result<Vec<News>, StoreError> {
         return Ok(all);
     };
     if let Some(job) = &run.job_id {
-        let names = app.store.fresh_denials(job, &over.run).await?;
+        let (mut names, more) = app.store.fresh_denials(job, &over.run).await?;
+        names.retain(|name| told.insert((job.clone(), name.clone())));
         if !names.is_empty() {
-            let data = json!({ "run": over.run, "job": job, "name": run.job_name, "names": names });
+            let data = json!({ "run": over.run, "job": job, "name": run.job_name, "names": names, "more": more });
             let mut denied = News::asked(&over.workspace, "run.denied", &body("run.denied", &data));
             denied.denied = Some(Denied {
                 job: job.clone(),
@@ -127,7 +134,15 @@ async fn news(app: &App, event: &Event) -> Result<Vec<News>, StoreError> {
     }
     // a job may say itself who is told, and when
     let own = JobSpec::read(&run.spec).ok().and_then(|spec| spec.notify);
-    if let Some(own) = own {
+    let Some(own) = own else {
+        return Ok(all);
+    };
+    let gone = app
+        .store
+        .unknown_notifications(&over.workspace, &own.to)
+        .await?;
+    // where none of them is there any more, the workspace's are told rather than nobody
+    if own.to.is_empty() || gone.len() < own.to.len() {
         for one in &mut all {
             let wanted = own.on.iter().any(|on| on.topic() == one.topic);
             one.to = Some(if wanted { own.to.clone() } else { Vec::new() });
@@ -156,9 +171,9 @@ pub async fn read(app: &App) -> Result<bool, StoreError> {
     let Some(last) = events.last() else {
         return Ok(false);
     };
-    let mut all = Vec::new();
+    let (mut all, mut told) = (Vec::new(), ToldNames::new());
     for event in &events {
-        all.extend(news(app, event).await?);
+        all.extend(news(app, event, &mut told).await?);
     }
     app.store
         .queue_news((from, last.seq), &all, clock::now())
@@ -174,12 +189,13 @@ fn told(error: &StoreError, doing: &str) {
     );
 }
 
+/// Tries once to deliver something; whether it was taken.
 async fn attempt(
     app: &App,
     whom: &Notification,
     delivery: &Delivery,
     now: Millis,
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
     let sent = tokio::time::timeout(WHOLE, send(app, whom, delivery)).await;
     let slow = || Undelivered("it was not taken in time".to_owned());
     let (state, outcome) = match sent.unwrap_or_else(|_| Err(slow())) {
@@ -206,7 +222,8 @@ async fn attempt(
         .collect();
     app.store
         .delivered(&delivery.id, state, &outcome, again)
-        .await
+        .await?;
+    Ok(state == "done")
 }
 
 async fn send(app: &App, whom: &Notification, delivery: &Delivery) -> Result<String, Undelivered> {

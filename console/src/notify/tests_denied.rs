@@ -79,7 +79,9 @@ async fn a_run_with_more_new_names_than_anybody_reads_is_one_bounded_message() {
         store.notified().await.unwrap();
         let id = teller(&desk, "denials", &["run.denied"]).await;
         let job = desk.job("j", json!({})).await;
-        let names: Vec<String> = (0..300).map(|n| format!("n{n}.example")).collect();
+        let mut names: Vec<String> = (0..300).map(|n| format!("n{n}.example")).collect();
+        // a name that sorts behind all others
+        names.push("zz.example".into());
         let records: Vec<(u64, &str)> = (1..).zip(names.iter().map(String::as_str)).collect();
         runs(&store, &desk, &job, &records).await;
         let sent = told(&desk, &id).await;
@@ -90,6 +92,20 @@ async fn a_run_with_more_new_names_than_anybody_reads_is_one_bounded_message() {
             ),
             (1, 50)
         );
+        assert_eq!(sent[0].1["data"]["more"], true);
+        assert_eq!(sent[0].1["data"]["names"][0], "zz.example");
+        // two runs whose ends are read together
+        let twice = desk.job("twice", json!({})).await;
+        runs(&store, &desk, &twice, &[(1_001, "a.example")]).await;
+        let both = [(1_002, "a.example"), (1_003, "b.example")];
+        runs(&store, &desk, &twice, &both).await;
+        let sent = told(&desk, &id).await;
+        assert_eq!(sent.len(), 3);
+        let of = |n: usize| (&sent[n].1["data"]["names"], &sent[n].1["data"]["more"]);
+        let mut said = [of(0), of(1)];
+        said.sort_by_key(|(names, _)| names.to_string());
+        let (a, b, all) = (json!(["a.example"]), json!(["b.example"]), json!(false));
+        assert_eq!(said, [(&a, &all), (&b, &all)]);
     })
     .await;
 }
@@ -114,6 +130,25 @@ async fn a_job_says_itself_who_is_told_and_when() {
         let wrong = json!({ "name": "wrong", "spec": { "notify": { "to": ["nobody-of-this-name"], "on": ["failed"] } } });
         let refused = desk.tell(Method::POST, "/jobs", wrong).await;
         assert_eq!((refused.status.as_u16(), &refused.json["fields"][0]["field"]), (422, &json!("spec.notify.to")));
+        let wrong = json!({ "name": "wrong", "spec": { "notify": { "to": ["nobody-of-this-name"], "on": ["failed"] } } });
+        let refused = desk.tell(Method::POST, "/runs", wrong).await;
+        assert_eq!((refused.status.as_u16(), &refused.json["fields"][0]["field"]), (422, &json!("spec.notify.to")), "{}", refused.text);
+        // who is removed is no reason to be silent, nor to keep a job from being changed
+        assert_eq!(desk.tell(Method::DELETE, &format!("/notifications/{some}"), json!({})).await.status, 204);
+        let before = told(&desk, &all).await.len();
+        runs(&store, &desk, &job, &[]).await;
+        assert_eq!(told(&desk, &all).await.len(), before + 1);
+        runs(&store, &desk, &nobody, &[]).await;
+        assert_eq!(told(&desk, &all).await.len(), before + 1, "nobody is nobody");
+        let change = async |to: Value, version: u8| {
+            let body = json!({ "name": "own", "spec": { "description": "d", "notify": { "to": to, "on": ["failed"] } } });
+            let tag = format!("\"{version}\"");
+            desk.tell_with(Method::PUT, &format!("/jobs/{job}"), &[("if-match", &tag)], body).await.status.as_u16()
+        };
+        assert_eq!(change(json!(["some", "other"]), 1).await, 422);
+        assert_eq!(change(json!(["some"]), 1).await, 200);
+        assert_eq!(change(json!(["all"]), 2).await, 200);
+        assert_eq!(change(json!(["some"]), 3).await, 422);
     })
     .await;
 }

@@ -1,7 +1,7 @@
 //! Names that a job was denied: which of a run's are new, so that people are told of a name once and not at each run.
 //!
 //! A sandbox chooses names, so a job has so many that are kept ([`MOST_KNOWN`]); beyond them nothing is news. A run's own
-//! are looked for when it is over, at most [`MOST_NEW`] of them.
+//! are looked for when it is over, at most [`MOST_NEW`] of them, newest first: the order of names is a sandbox's to choose.
 
 use super::{Store, StoreError, on, row};
 
@@ -43,13 +43,21 @@ impl Store {
             .bind(run).bind(workspace).fetch_optional(pool).await)?)
     }
 
-    /// The names that a run was denied and its job was not before.
-    pub async fn fresh_denials(&self, job: &str, run: &str) -> Result<Vec<String>, StoreError> {
-        Ok(on!(self, pool => sqlx::query_scalar(
-            "SELECT DISTINCT name FROM flows WHERE run_id = $1 AND outcome = 'denied' AND name IS NOT NULL \
+    /// The names that a run was denied and its job was not before, newest first, and whether there are more.
+    pub async fn fresh_denials(
+        &self,
+        job: &str,
+        run: &str,
+    ) -> Result<(Vec<String>, bool), StoreError> {
+        let mut names: Vec<String> = on!(self, pool => sqlx::query_scalar(
+            "SELECT name FROM flows WHERE run_id = $1 AND outcome = 'denied' AND name IS NOT NULL \
              AND NOT EXISTS (SELECT 1 FROM denied_names WHERE job_id = $2 AND denied_names.name = flows.name) \
-             AND (SELECT count(*) FROM denied_names WHERE job_id = $2) < $3 ORDER BY name LIMIT $4")
-            .bind(run).bind(job).bind(MOST_KNOWN).bind(MOST_NEW).fetch_all(pool).await)?)
+             AND (SELECT count(*) FROM denied_names WHERE job_id = $2) < $3 GROUP BY name ORDER BY max(seq) DESC LIMIT $4")
+            .bind(run).bind(job).bind(MOST_KNOWN).bind(MOST_NEW + 1).fetch_all(pool).await)?;
+        let most = usize::try_from(MOST_NEW).unwrap_or_default();
+        let more = names.len() > most;
+        names.truncate(most);
+        Ok((names, more))
     }
 
     /// Which of these names no notification of a workspace has.

@@ -2,6 +2,8 @@
 //!
 //! An event becomes deliveries in the transaction that notes it as read, so each event is told once, whatever ends in
 //! between; a delivery is claimed for a while, so one whose sender died is sent again, under the same id.
+//! Who is due is told workspace by workspace in turn, and of a receiver that takes nothing no more than [`MOST_WAITING`]
+//! wait: what is news after them is dropped for it.
 
 use super::change::{about, change};
 use super::denials::{Denied, KNOW};
@@ -16,6 +18,8 @@ pub const KIND: &str = "notification";
 pub const MOST: i64 = 50;
 /// Receivers that are looked at in one go; many more than are told something at the same time.
 const DUE: i64 = 1000;
+/// What waits for one receiver: weeks of it, where one takes anything at all.
+const MOST_WAITING: i64 = 1000;
 
 row! {
     /// Whom to tell.
@@ -34,6 +38,22 @@ row! {
         pub topics: String,
         /// When it was made.
         pub created_at: Millis,
+    }
+}
+
+row! {
+    /// Whose turn it is to be told something.
+    pub struct Due {
+        /// Whom.
+        pub id: String,
+        /// In which workspace.
+        pub workspace_id: String,
+        /// Who owned it first: who has many workspaces is one person.
+        pub owner: String,
+        /// `webhook` or `email`.
+        pub kind: String,
+        /// A URL or an address.
+        pub address: String,
     }
 }
 
@@ -113,6 +133,11 @@ macro_rules! deliveries_where {
 
 const DELIVER: &str = "INSERT INTO deliveries (id, notification_id, topic, body, state, attempts, next_at, outcome, created_at) \
      VALUES ($1, $2, $3, $4, 'waiting', 0, $5, '', $5)";
+
+/// The same for a receiver for which fewer than [`MOST_WAITING`] wait.
+const DELIVER_NEWS: &str = "INSERT INTO deliveries (id, notification_id, topic, body, state, attempts, next_at, outcome, created_at) \
+     SELECT $1, $2, $3, $4, 'waiting', 0, $5, '', $5 \
+     WHERE (SELECT count(*) FROM deliveries WHERE notification_id = $2 AND state = 'waiting') < $6";
 
 impl Store {
     /// Keeps whom to tell, with the key that signs; `None`: there are as many as there may be, `Some(false)`: seal again.
@@ -211,6 +236,22 @@ impl Store {
         }))
     }
 
+    /// What was last kept of a machine's enforcement.
+    pub async fn watched(&self, machine: &str) -> Result<Option<i64>, StoreError> {
+        Ok(
+            on!(self, pool => sqlx::query_scalar("SELECT seq FROM notified WHERE id = $1")
+            .bind(format!("enforcement/{machine}")).fetch_optional(pool).await)?,
+        )
+    }
+
+    /// Keeps it.
+    pub async fn keep_watched(&self, machine: &str, seen: i64) -> Result<(), StoreError> {
+        on!(self, pool => sqlx::query(
+            "INSERT INTO notified (id, seq) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET seq = $2")
+            .bind(format!("enforcement/{machine}")).bind(seen).execute(pool).await.map(|_| ()))?;
+        Ok(())
+    }
+
     /// Queues what events are news, and notes them as read; `false`: another console has read them meanwhile.
     pub async fn queue_news(
         &self,
@@ -238,12 +279,13 @@ impl Store {
                         .await?;
                     for (whom, name, topics) in whom {
                         if one.is_for(&name, &topics) {
-                            sqlx::query(DELIVER)
+                            sqlx::query(DELIVER_NEWS)
                                 .bind(id())
                                 .bind(&whom)
                                 .bind(one.topic)
                                 .bind(&one.body)
                                 .bind(now)
+                                .bind(MOST_WAITING)
                                 .execute(&mut *tx)
                                 .await?;
                         }
@@ -254,12 +296,16 @@ impl Store {
         }))
     }
 
-    /// Who is to be told something that is due, who waits longest first.
-    pub async fn due_notifications(&self, now: Millis) -> Result<Vec<Notification>, StoreError> {
+    /// Who is to be told something that is due: of every workspace who waits longest, then who waits longest after them,
+    /// and so on.
+    pub async fn due_notifications(&self, now: Millis) -> Result<Vec<Due>, StoreError> {
         Ok(on!(self, pool => sqlx::query_as(
-            "SELECT n.id, n.workspace_id, n.name, n.kind, n.address, n.topics, n.created_at FROM notifications n \
+            "SELECT q.id, q.workspace_id, q.kind, q.address, coalesce((SELECT m.user_id FROM members m \
+             WHERE m.workspace_id = q.workspace_id AND m.role = 'owner' ORDER BY m.created_at, m.user_id LIMIT 1), '') AS owner \
+             FROM (SELECT n.id, n.workspace_id, n.kind, n.address, d.since, \
+             row_number() OVER (PARTITION BY n.workspace_id ORDER BY d.since, n.id) AS turn FROM notifications n \
              JOIN (SELECT notification_id, min(next_at) AS since FROM deliveries WHERE state = 'waiting' AND next_at <= $1 \
-             GROUP BY notification_id) d ON d.notification_id = n.id ORDER BY d.since LIMIT $2")
+             GROUP BY notification_id) d ON d.notification_id = n.id) q ORDER BY q.turn, q.since, q.id LIMIT $2")
             .bind(now).bind(DUE).fetch_all(pool).await)?)
     }
 
