@@ -9,7 +9,7 @@ use netpolicy::document::Mistakes;
 use netpolicy::document::shape::{check, flag};
 use netpolicy::document::tree::Node;
 
-use super::{AppUrl, ConsoleConfig, Database, SECTIONS, TlsFiles};
+use super::{AppUrl, ConsoleConfig, Database, SECTIONS, Scheme, TlsFiles};
 
 /// Builds the settings; every mistake is noted, and what is wrong stays at its default.
 pub fn config(root: &Node, gateway: &GatewayConfig, mistakes: &mut Mistakes) -> ConsoleConfig {
@@ -25,6 +25,14 @@ pub fn config(root: &Node, gateway: &GatewayConfig, mistakes: &mut Mistakes) -> 
     }
     let url = there("app").and_then(|section| section.field("url"));
     config.url = url.and_then(|node| text(node, AppUrl::parse, URL, mistakes));
+    let in_clear = config
+        .url
+        .as_ref()
+        .is_some_and(|url| url.scheme == Scheme::Http);
+    if let Some(node) = url.filter(|_| in_clear && config.tls.is_some()) {
+        // links and redirects would name an address where nobody speaks HTTP
+        mistakes.add(&node.at, "`tls` needs an https `app.url`");
+    }
     let switch =
         |section: &str, key: &str| there(section).and_then(|s| s.field(key)).and_then(flag);
     config.email_password = switch("auth", "email_password").unwrap_or(true);
@@ -117,4 +125,38 @@ fn text<T>(
         mistakes.add(&node.at, expected);
     }
     parsed
+}
+
+#[cfg(test)]
+mod tests {
+    use netpolicy::document::{text, tree};
+
+    use super::*;
+
+    fn told(written: &str) -> Vec<String> {
+        let mut mistakes = Mistakes::new("config.yml");
+        let text = text::decode(written.as_bytes(), &mut mistakes).unwrap();
+        let root = tree::read(text, &mut mistakes).unwrap();
+        config(&root, &GatewayConfig::default(), &mut mistakes);
+        let told = mistakes.finish(Some(()));
+        let told = told.map_err(|all| all.iter().map(ToString::to_string).collect());
+        told.err().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_certificate_of_its_own_needs_an_address_that_says_https() {
+        let tls = "console: { tls: { certificate: /c.pem, key: /k.pem } }\n";
+        let wrong = told(&format!("app: {{ url: \"http://s.example\" }}\n{tls}"));
+        assert!(
+            wrong.len() == 1 && wrong[0].contains("https `app.url`"),
+            "{wrong:?}"
+        );
+        for fine in [
+            format!("app: {{ url: \"https://s.example\" }}\n{tls}"),
+            "app: { url: \"http://s.example\" }\n".to_owned(),
+            tls.to_owned(),
+        ] {
+            assert_eq!(told(&fine), Vec::<String>::new(), "{fine}");
+        }
+    }
 }
