@@ -12,7 +12,7 @@ use http::request::Parts;
 use runner::protocol::{Begin, Claim, Fenced, Hello, Keep, Kept, SESSION, Welcome, Work};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::clock::{self, Millis};
+use crate::clock;
 use crate::jobs::spec::JobSpec;
 use crate::jobs::work;
 use crate::server::app::App;
@@ -68,11 +68,9 @@ fn other_key() -> Problem {
     )
 }
 
-/// Says so in the audit log, once for each such key.
-async fn tell_other_key(app: &App, caller: &Caller, now: Millis) -> Result<(), Problem> {
-    let runner = caller.runner()?;
-    tracing::warn!(runner = runner.id, "a runner with another key was refused");
-    let told = Told {
+/// What the audit log has of another key.
+fn told_other_key(runner: &Runner, caller: &Caller) -> Told<'static> {
+    Told {
         workspace: runner.workspace_id.clone(),
         actor: None,
         credential: format!("runner:{}", runner.id),
@@ -80,9 +78,7 @@ async fn tell_other_key(app: &App, caller: &Caller, now: Millis) -> Result<(), P
         action: "pull.hello",
         subject: format!("runner={} another key", runner.id).into(),
         status: StatusCode::CONFLICT.as_u16().into(),
-    };
-    app.store.tell_audit(&told, now).await?;
-    Ok(())
+    }
 }
 
 /// The run is not this runner's any more.
@@ -125,10 +121,14 @@ pub async fn hello(
         facts: &facts,
         most: hello.most.clamp(1, MOST).into(),
     };
-    let now = clock::now();
-    if let Greeted::OtherKey { first } = app.store.greet_runner(&runner.id, &greeting, now).await? {
-        if first {
-            tell_other_key(&app, &caller, now).await?;
+    let refused = told_other_key(runner, &caller);
+    let greeted = app
+        .store
+        .greet_runner(&runner.id, &greeting, &refused, clock::now())
+        .await?;
+    if let Greeted::OtherKey { told } = greeted {
+        if told {
+            tracing::warn!(runner = runner.id, "a runner with another key was refused");
         }
         return Err(other_key());
     }

@@ -13,9 +13,9 @@ use crate::clock;
 use crate::jobs::spec::{JobSpec, NetworkMode, NetworkSpec};
 use crate::server::routes;
 use crate::server::testing::{Answer, Console, signed_in};
-use crate::store::Store;
 use crate::store::queue::{Cause, NewRun, Submitted};
 use crate::store::testing::{Postgres, each};
+use crate::store::{Store, on};
 
 /// A runner as its console knows it.
 struct Fake {
@@ -431,21 +431,30 @@ async fn who_has_a_whole_network_guesses_no_more_tokens_and_a_path_lifts_no_limi
 }
 
 #[tokio::test]
-async fn a_runner_that_comes_back_with_another_key_is_refused_shown_and_told_once() {
+async fn a_runner_that_comes_back_with_another_key_is_refused_shown_and_told_once_an_hour() {
     each(async |store| {
         let console = Console::on(store);
         let fake = fake(&console).await;
         submit(&console.app.store).await;
-        let thief = Fake {
+        let store = &console.app.store;
+        let thief = || Fake {
             key: Arc::new(OwnKey::fresh().unwrap()),
             ..fake.as_seen(&console, "two")
         };
+        // what the audit log could not be told is told the next time
+        let aside = async |from: &'static str, to: &'static str| {
+            let rename = sqlx::AssertSqlSafe(format!("ALTER TABLE {from} RENAME TO {to}"));
+            on!(store, pool => sqlx::query(rename).execute(pool).await.map(|_| ())).unwrap();
+        };
+        aside("audit", "aside").await;
+        assert_eq!(thief().hello().await.status, 500);
+        aside("aside", "audit").await;
         for _ in 0..3 {
-            let refused = thief.hello().await;
+            let refused = thief().hello().await;
             assert_eq!(refused.status, 409, "{}", refused.text);
             assert_eq!(refused.json["code"], "key_changed");
         }
-        let refused = thief.ask("claim", json!({ "holding": [] })).await;
+        let refused = thief().ask("claim", json!({ "holding": [] })).await;
         assert_eq!(refused.status, 409, "{}", refused.text);
         let (_, cookie) = signed_in(&console.app.store, &clock::id(), true).await;
         let headers = [("cookie", &*cookie)];
@@ -453,9 +462,18 @@ async fn a_runner_that_comes_back_with_another_key_is_refused_shown_and_told_onc
         let shown = &listed.json["items"][0];
         assert_eq!(shown["key"], fake.key.public().text());
         assert!(shown["other_key_at"].is_i64(), "{shown}");
-        let audit = console.app.store.audit_after(None, 0, 100).await.unwrap();
-        let told = audit.iter().filter(|entry| entry.action == "pull.hello");
-        assert_eq!(told.count(), 1, "{audit:?}");
+        let told = async || {
+            let audit = store.audit_after(None, 0, 100).await.unwrap();
+            let told = audit.iter().filter(|entry| entry.action == "pull.hello");
+            told.count()
+        };
+        assert_eq!(told().await, 1);
+        on!(store, pool => sqlx::query("UPDATE runners SET refused_at = refused_at - 3600000").execute(pool).await.map(|_| ()))
+            .unwrap();
+        for _ in 0..2 {
+            assert_eq!(thief().hello().await.status, 409);
+            assert_eq!(told().await, 2);
+        }
         // the twin: the runner itself goes on, also as another process
         assert!(fake.claim().await.is_some());
         let again = fake.as_seen(&console, "three").hello().await;

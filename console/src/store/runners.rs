@@ -1,12 +1,15 @@
 //! Runners: who may pull work, found by the digest of their token; which of their processes is the newest; when they were
 //! heard of.
 
+use super::audit::{Told, append};
 use super::change::about;
 use super::{Lock, Store, StoreError, change, on, row, transact};
 use crate::clock::{Millis, id};
 
 /// A runner that was heard of is noted so often, at most.
 const NOTED: Millis = 10_000;
+/// Other keys of one runner are told so often, at most: who has its token has any number of keys.
+const TOLD: Millis = 3_600_000;
 
 row! {
     /// A runner.
@@ -33,7 +36,7 @@ row! {
         pub seen_at: Option<Millis>,
         /// Another key that somebody with its token said.
         pub refused_key: Option<String>,
-        /// When that was first refused.
+        /// When that was told.
         pub refused_at: Option<Millis>,
     }
 }
@@ -45,8 +48,8 @@ row! {
         pub session: Option<String>,
         /// Its key.
         pub public_key: Option<String>,
-        /// The last one that was refused.
-        pub refused_key: Option<String>,
+        /// When another one was told.
+        pub refused_at: Option<Millis>,
     }
 }
 
@@ -70,10 +73,10 @@ pub struct Greeting<'a> {
 pub enum Greeted {
     /// This process is the runner now.
     Welcome,
-    /// The runner is known by another key: nothing was changed. `first`: this one was not refused before.
+    /// The runner is known by another key: nothing was changed. `told`: the audit log has just been told.
     OtherKey {
         /// See above.
-        first: bool,
+        told: bool,
     },
 }
 
@@ -147,32 +150,38 @@ impl Store {
     }
 
     /// A process of a runner begins: it is the runner now, and what an earlier one held is given up. The key that it says
-    /// first is its key for ever: secrets are sealed to it.
+    /// first is its key for ever: secrets are sealed to it. Of another one the audit log has an entry, once in a while.
     pub async fn greet_runner(
         &self,
         runner: &str,
         greeting: &Greeting<'_>,
+        refused: &Told<'_>,
         now: Millis,
     ) -> Result<Greeted, StoreError> {
+        let shared = matches!(self, Self::Postgres(_));
         let greeted = transact!(self, Lock::Queue, tx => {
-            let was: Option<Known> = sqlx::query_as("SELECT session, public_key, refused_key FROM runners WHERE id = $1")
+            let was: Option<Known> = sqlx::query_as("SELECT session, public_key, refused_at FROM runners WHERE id = $1")
                 .bind(runner)
                 .fetch_optional(&mut *tx)
                 .await?;
             let known = was.as_ref().and_then(|was| was.public_key.as_deref());
             if known.is_some_and(|known| known != greeting.key) {
-                let refused = was.as_ref().and_then(|was| was.refused_key.as_deref());
-                let first = refused != Some(greeting.key);
-                if first {
+                let told = was.as_ref().and_then(|was| was.refused_at);
+                let told = told.is_none_or(|at| now - at >= TOLD);
+                if told {
                     sqlx::query("UPDATE runners SET refused_key = $1, refused_at = $2 WHERE id = $3")
                         .bind(greeting.key)
                         .bind(now)
                         .bind(runner)
                         .execute(&mut *tx)
                         .await?;
+                    if shared {
+                        sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(Lock::Audit as i64).execute(&mut *tx).await?;
+                    }
+                    append!(tx, refused, now);
                     tx.commit().await?;
                 }
-                return Ok(Greeted::OtherKey { first });
+                return Ok(Greeted::OtherKey { told });
             }
             sqlx::query("UPDATE runners SET session = $1, public_key = $2, version = $3, facts = $4, most = $5, seen_at = $6 WHERE id = $7")
                 .bind(greeting.session)
