@@ -14,7 +14,8 @@ use crate::show::{self, Format};
 const BACKUP: &str = "\
 Reads the whole store in one moment while consoles serve, and encrypts it for public keys of age's (make one with \
 `age-keygen -o KEYS`; keep KEYS elsewhere) or with a passphrase. The instance key, without which no secret in the backup \
-can be read, is not inside: keep a copy of its file apart, or ask for it with --with-key. Sessions are left out.
+can be read, is not inside: keep a copy of its file apart, or ask for it with --with-key. Sessions are left out, and what \
+asks sign-in providers about people again. The store is neither made nor migrated.
 
 Examples:
   sallyport backup --to sallyport.age --recipient age1...
@@ -22,8 +23,9 @@ Examples:
 
 const RESTORE: &str = "\
 Makes the store that the configuration names, where there must be none; SQLite and PostgreSQL take each other's backups. \
-A backup that a newer Sallyport made is refused, one that an older one made is brought to this version. What fails, or is \
-killed, changes nothing.";
+A backup that a newer Sallyport made is refused, one that an older one made is brought to this version. What fails leaves \
+an empty database at most; what is killed also the instance key, if it was inside: the same restore may be done again. Runs \
+that waited or ran then are lost, and notifications that waited are not sent.";
 
 #[derive(Debug, Args)]
 #[command(after_help = BACKUP)]
@@ -68,7 +70,7 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
         KeyInside::No
     };
     let made = wait(async {
-        let store = Store::open(&config.database).await;
+        let store = Store::existing(&config.database).await;
         let store = store.map_err(|error| failure(&BackupError::Store(error)))?;
         let vault = Vault::at(config.key_file.clone());
         let made = backup::write(&store, &vault, inside, seals, &arguments.to).await;

@@ -104,6 +104,9 @@ pub enum StoreError {
         /// The newest that this program knows.
         known: i64,
     },
+    /// There is a database, and no store in it.
+    #[error("there is no store: the database is empty")]
+    Absent,
     /// Whoever asks for a change is not signed in any more.
     #[error("whoever asked is not signed in any more")]
     SignedOut,
@@ -119,7 +122,7 @@ impl StoreError {
     /// What to do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Open { .. } => Some(
+            Self::Open { .. } | Self::Absent => Some(
                 "look at `console.database` and `console.state_dir` of the configuration and who may use them",
             ),
             Self::Newer { .. } => Some(
@@ -229,11 +232,25 @@ impl Store {
         Ok(store)
     }
 
+    /// Opens one that is there, of whatever version it is: for a backup. Nothing is made.
+    pub async fn existing(database: &Database) -> Result<Self, StoreError> {
+        if let Database::Sqlite(path) = database {
+            std::fs::metadata(path).map_err(|e| open_error(&path.display().to_string(), e))?;
+        }
+        Self::connect(database).await
+    }
+
     /// Opens it as it is, without a table if it is new: for a restore.
     pub async fn untouched(database: &Database) -> Result<Self, StoreError> {
+        if let Database::Sqlite(path) = database {
+            private_file(path).map_err(|e| open_error(&path.display().to_string(), e))?;
+        }
+        Self::connect(database).await
+    }
+
+    async fn connect(database: &Database) -> Result<Self, StoreError> {
         Ok(match database {
             Database::Sqlite(path) => {
-                private_file(path).map_err(|e| open_error(&path.display().to_string(), e))?;
                 let options = SqliteConnectOptions::new()
                     .filename(path)
                     .journal_mode(SqliteJournalMode::Wal)
