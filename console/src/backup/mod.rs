@@ -4,7 +4,7 @@
 //! which version its rows are, the last one how many there are and which instance key their secrets need. That key is not
 //! inside unless it is asked for: who has the file and its key reads every secret then. Sessions, sign-ins and links are
 //! left out, so nothing that was ended comes back. Failure stance: a file is whole and on the disk under its name, or has
-//! no name; a store is whole, or there is none, also after `kill -9`.
+//! no name; a store is whole, or the database is empty, also after `kill -9`.
 
 mod keys;
 mod restore;

@@ -25,7 +25,8 @@ pub struct Target<'a> {
     pub key_file: &'a Path,
 }
 
-/// Restores a backup. Nothing is touched before it opens, and nothing stays of what fails.
+/// Restores a backup. Nothing is touched before it opens; of what fails an empty database stays, which may be restored
+/// into. Its file is not removed: a console that was started meanwhile has its store there.
 pub async fn restore(into: Target<'_>, opens: &Opens, path: &Path) -> Result<Summary, BackupError> {
     let file = File::open(path).map_err(|source| failed("reading", path, source))?;
     let mut lines = Lines(BufReader::new(opens.decrypt(BufReader::new(file))?));
@@ -33,24 +34,9 @@ pub async fn restore(into: Target<'_>, opens: &Opens, path: &Path) -> Result<Sum
     if head.format != FORMAT {
         return Err(BackupError::Broken("it begins in another way"));
     }
-    let new = match into.database {
-        Database::Sqlite(file) if !file.exists() => Some(file.as_path()),
-        _ => None,
-    };
-    let restored = async {
-        let store = Store::untouched(into.database).await?;
-        let restored = fill(&store, into.key_file, &head, &mut lines).await;
-        store.close().await;
-        restored
-    };
-    let restored = restored.await;
-    if let (Err(_), Some(file)) = (&restored, new) {
-        for ending in ["", "-wal", "-shm"] {
-            let mut name = file.as_os_str().to_owned();
-            name.push(ending);
-            let _ = std::fs::remove_file(name);
-        }
-    }
+    let store = Store::untouched(into.database).await?;
+    let restored = fill(&store, into.key_file, &head, &mut lines).await;
+    store.close().await;
     restored
 }
 
@@ -79,7 +65,13 @@ async fn fill<R: Read>(
         }),
         (result, _) => {
             if made {
-                let _ = std::fs::remove_file(kept.path());
+                // only while no store needs it: an answer that got lost is no rollback
+                let forget = || {
+                    let _ = std::fs::remove_file(kept.path());
+                };
+                if let Err(error) = store.while_absent(forget).await {
+                    tracing::warn!(%error, "the instance key of the backup stays: whether the store was made is not known");
+                }
             }
             Err(result
                 .err()

@@ -206,12 +206,13 @@ async fn a_backup_that_is_cut_changed_or_for_others_makes_no_store() {
             matches!(refused, Err(BackupError::Closed(_))),
             "{refused:?}"
         );
-        assert_eq!(here.files("target"), Vec::<String>::new());
-        // the same file, whole and with its key, is one
+        assert!(!key_file.exists());
+        // the same file, whole and with its key, is one; what failed left an empty database at most
         restore(into, &here.opens(), &here.path("backup"))
             .await
             .unwrap();
-        assert_eq!(here.files("target"), ["target.key"]);
+        assert!(key_file.exists());
+        here.restored(&here.path("backup"), "target").await.unwrap();
     })
     .await;
 }
@@ -304,10 +305,13 @@ async fn the_instance_key_is_inside_only_when_that_is_asked_for() {
     assert!(here.backup(&store, KeyInside::Yes, "backup").await.has_key);
     // another key is not written over
     let key = KeyFile::at(here.path("target.key"));
-    key.create(&InstanceKey::fresh().unwrap()).unwrap();
+    let other = InstanceKey::fresh().unwrap();
+    key.create(&other).unwrap();
     let refused = here.restored(&here.path("backup"), "target").await;
     assert!(matches!(refused, Err(BackupError::Key(_))), "{refused:?}");
-    assert_eq!(here.files("target"), ["target.key"]);
+    assert_eq!(key.read().unwrap().unwrap().id(), other.id());
+    // a console may have its store there by now: the file is not removed
+    assert!(here.path("target").exists());
     std::fs::remove_file(key.path()).unwrap();
     here.restored(&here.path("backup"), "target").await.unwrap();
     let target = Store::open(&Database::Sqlite(here.path("target")))
@@ -324,6 +328,23 @@ async fn the_instance_key_is_inside_only_when_that_is_asked_for() {
     assert!(matches!(refused, Err(BackupError::There(_))), "{refused:?}");
     let drafts = here.files(".");
     assert!(drafts.is_empty(), "{drafts:?}");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn while_the_instance_key_is_turned_there_is_no_backup() {
+    let here = Here::new();
+    let database = Database::Sqlite(here.path("console.db"));
+    let store = Store::open(&database).await.unwrap();
+    filled(&store, &here.vault).await;
+    let ring = store.ring().await.unwrap();
+    store.turn_ring(&ring[0].id, "next", 5).await.unwrap();
+    for inside in [KeyInside::No, KeyInside::Yes] {
+        let path = here.path("backup");
+        let refused = write(&store, &here.vault, inside, here.seals(), &path).await;
+        assert!(matches!(refused, Err(BackupError::Turning)), "{refused:?}");
+        assert!(!path.exists(), "{inside:?}");
+    }
     store.close().await;
 }
 
@@ -381,12 +402,12 @@ async fn victim() {
     for number in 0.. {
         let path = folder.join(format!("backup{number}"));
         let seals = Seals::Keys(vec![own.to_public()]);
-        write(&store, &vault, KeyInside::No, seals, &path)
+        write(&store, &vault, KeyInside::Yes, seals, &path)
             .await
             .unwrap();
         let into = Target {
             database: &Database::Sqlite(folder.join(format!("target{number}"))),
-            key_file: &folder.join("restored.key"),
+            key_file: &folder.join(format!("target{number}.key")),
         };
         let opens = Opens::Keys(vec![own.clone()]);
         restore(into, &opens, &path).await.unwrap();
@@ -404,6 +425,7 @@ async fn whatever_is_killed_leaves_no_half_file_and_no_half_store() {
         store.append_event("t", "k", &event, number).await.unwrap();
     }
     let whole = rows(&store).await.len();
+    here.backup(&store, KeyInside::Yes, "kept").await;
     store.close().await;
     let keys = here.own.to_string();
     std::fs::write(here.path("keys"), keys.expose_secret()).unwrap();
@@ -432,19 +454,17 @@ async fn whatever_is_killed_leaves_no_half_file_and_no_half_store() {
         for name in here
             .files("target")
             .iter()
-            .filter(|name| !name.contains('-'))
+            .filter(|name| !name.contains(['-', '.']))
         {
+            // as the help says: the same restore again, over what the killed one left, or there is a whole store
+            let again = here.restored(&here.path("kept"), name).await;
+            let there = matches!(&again, Err(BackupError::Load(LoadError::NotEmpty(_))));
+            assert!(there || again.is_ok(), "{again:?}");
             let database = Database::Sqlite(here.path(name));
-            let target = Store::untouched(&database).await.unwrap();
-            let none: Vec<Result<Dumped, BackupError>> = Vec::new();
-            match target.load(KNOWN_VERSION, &mut none.into_iter(), 1).await {
-                // nothing was there
-                Ok(()) => {}
-                Err(BackupError::Load(LoadError::NotEmpty(_))) => {
-                    assert_eq!(rows(&target).await.len(), whole, "{name}");
-                }
-                Err(error) => panic!("{error}"),
-            }
+            let target = Store::open(&database).await.unwrap();
+            assert_eq!(rows(&target).await.len(), whole, "{name}");
+            let vault = Vault::at(here.path(&format!("{name}.key")));
+            vault.ready(&target).await.unwrap();
             target.close().await;
         }
         for name in here.files("target").into_iter().chain(here.files("again")) {

@@ -112,12 +112,16 @@ impl<W: Write> Rows<'_, W> {
         inside: KeyInside,
     ) -> Result<Summary, BackupError> {
         store.dump(|part| self.part(part)).await?;
+        if self.keys.len() > 1 {
+            // also without a key inside: the file of the one before is gone once the rotation ends
+            return Err(BackupError::Turning);
+        }
         let current = self.keys.iter().find(|(_, current)| *current);
         let key_id = current.map(|(id, _)| id.clone());
         let key = match (inside, &key_id) {
             (KeyInside::Yes, Some(id)) => {
                 let key = vault.current(store).await?;
-                if self.keys.len() > 1 || key.id() != id {
+                if key.id() != id {
                     return Err(BackupError::Turning);
                 }
                 Some(key)
