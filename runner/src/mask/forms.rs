@@ -1,8 +1,9 @@
 //! The forms in which a secret value is looked for: as it is, by line, and as programs usually encode it.
 //!
-//! Owns the list, which README.md repeats: plain, lines of it, base64 (both alphabets, at each of the three alignments,
-//! unbroken and as lines of 64 or 76), hexadecimal, percent-encoded, JSON, quoted for a shell. Refuses to own anything
-//! that somebody does to a value on purpose: whoever may run a program with a secret can always write it in another way.
+//! Owns the list, which README.md repeats: plain, lines of it, base64 (both alphabets; unbroken at each of the three
+//! alignments; as lines of 64 or 76 only where the value begins the text), hexadecimal (unbroken), percent-encoded, JSON,
+//! quoted for a shell. Refuses to own anything that somebody does to a value on purpose: whoever may run a program with a
+//! secret can always write it in another way.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -22,16 +23,25 @@ const WRAPS: [usize; 2] = [76, 64];
 pub(super) fn plain(value: &str) -> BTreeSet<Vec<u8>> {
     let mut forms = BTreeSet::new();
     let whole = value.trim();
-    let lines = || whole.lines().map(str::trim).filter(|line| !line.is_empty());
-    for line in lines() {
+    for line in lines(value) {
         pieces(line.as_bytes(), &mut forms);
     }
-    if lines().any(|line| line.len() < LEAST) {
+    if has_short_lines(value) {
         pieces(whole.replace("\r\n", "\n").as_bytes(), &mut forms);
         let returns = whole.replace("\r\n", "\n").replace('\n', "\r\n");
         pieces(returns.as_bytes(), &mut forms);
     }
     forms
+}
+
+fn lines(value: &str) -> impl Iterator<Item = &str> {
+    let lines = value.trim().lines().map(str::trim);
+    lines.filter(|line| !line.is_empty())
+}
+
+/// Whether a line of it is not looked for alone.
+pub(super) fn has_short_lines(value: &str) -> bool {
+    lines(value).any(|line| line.len() < LEAST)
 }
 
 /// A value and its lines as programs encode them.

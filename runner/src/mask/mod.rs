@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use self::scan::{Patterns, Piece, Scan};
 
@@ -38,6 +39,8 @@ pub struct TooLarge;
 pub struct Left {
     /// They are shorter than [`LEAST`] bytes.
     pub short: Vec<String>,
+    /// Some of their lines are: those are masked as parts of the whole only.
+    pub lines: Vec<String>,
     /// They are looked for as they are, not encoded: all forms together would be too large.
     pub plain: Vec<String>,
 }
@@ -45,7 +48,7 @@ pub struct Left {
 impl Left {
     /// Whether everything is masked.
     pub const fn is_nothing(&self) -> bool {
-        self.short.is_empty() && self.plain.is_empty()
+        self.short.is_empty() && self.lines.is_empty() && self.plain.is_empty()
     }
 }
 
@@ -64,6 +67,8 @@ impl Mask {
             let plain = forms::plain(value);
             if plain.is_empty() {
                 left.short.push(name.clone());
+            } else if forms::has_short_lines(value) {
+                left.lines.push(name.clone());
             }
             patterns.extend(plain);
         }
@@ -109,6 +114,7 @@ impl Mask {
                 let scan = Scan::new(&patterns);
                 (patterns, scan)
             }),
+            oldest: None,
         }
     }
 
@@ -119,7 +125,7 @@ impl Mask {
         };
         let mut scan = Scan::new(patterns);
         let mut pieces = scan.push(patterns, false, text.as_bytes());
-        pieces.extend(scan.finish());
+        pieces.extend(scan.release(patterns));
         let bytes: Vec<u8> = pieces.into_iter().flat_map(|(_, bytes)| bytes).collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
@@ -141,6 +147,8 @@ impl Mask {
 /// The two outputs of a run, on their way.
 pub struct Streams {
     scan: Option<(Arc<Patterns>, Scan)>,
+    /// The byte that waits longest, and since when.
+    oldest: Option<(u64, Instant)>,
 }
 
 /// What may go on: whether it is of standard error, and the bytes.
@@ -155,24 +163,20 @@ impl Streams {
         }
     }
 
-    /// Whether anything waits.
-    pub fn is_waiting(&self) -> bool {
-        self.scan
-            .as_ref()
-            .is_some_and(|(_, scan)| scan.is_waiting())
+    /// When what waits has waited for [`PATIENCE`], whatever came meanwhile; `None`: nothing waits.
+    pub fn patient_until(&mut self, now: Instant) -> Option<Instant> {
+        let oldest = self.scan.as_ref().and_then(|(_, scan)| scan.oldest());
+        self.oldest = oldest.map(|oldest| match self.oldest {
+            Some((same, since)) if same == oldest => (same, since),
+            _ => (oldest, now),
+        });
+        self.oldest.map(|(_, since)| since + PATIENCE)
     }
 
-    /// Nothing came for [`PATIENCE`]: gives what waited, without what is hardly there by chance.
+    /// It has waited for [`PATIENCE`], or nothing more comes: gives what waited, without what is hardly there by chance.
     pub fn release(&mut self) -> Passed {
         let scan = self.scan.as_mut();
         scan.map(|(patterns, scan)| passed(scan.release(patterns)))
-            .unwrap_or_default()
-    }
-
-    /// Nothing more comes: gives what waited.
-    pub fn finish(&mut self) -> Passed {
-        let scan = self.scan.as_mut();
-        scan.map(|(_, scan)| passed(scan.finish()))
             .unwrap_or_default()
     }
 

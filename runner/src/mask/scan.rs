@@ -63,7 +63,8 @@ impl Patterns {
     /// Notes the depths of the states that lead to a pattern.
     fn measure(&mut self, pattern: &[u8]) {
         let mut state = self.start;
-        for (byte, depth) in pattern.iter().zip(1_u8..) {
+        // `1_u8..` would count on past the last byte of the longest pattern
+        for (byte, depth) in pattern.iter().zip(1..=u8::MAX) {
             state = self.nfa.next_state(Anchored::No, state, *byte);
             if self.depths.len() <= state.as_usize() {
                 self.depths.resize(state.as_usize() + 1, 0);
@@ -147,6 +148,8 @@ pub(super) struct Scan {
     flags: Vec<u8>,
     /// Whether the last byte that went on was a masked one, by output.
     starred: [bool; 2],
+    /// Bytes that went on.
+    gone: u64,
 }
 
 impl Scan {
@@ -158,6 +161,7 @@ impl Scan {
             held: Vec::new(),
             flags: Vec::new(),
             starred: [false; 2],
+            gone: 0,
         }
     }
 
@@ -184,19 +188,14 @@ impl Scan {
         self.emit(waits)
     }
 
-    /// Whether anything waits.
-    pub(super) const fn is_waiting(&self) -> bool {
-        !self.held.is_empty()
+    /// The number of the byte that waits longest.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        (!self.held.is_empty()).then_some(self.gone)
     }
 
-    /// Nothing came for long: gives what waits.
+    /// It has waited for long, or nothing more comes: gives what waits.
     pub(super) fn release(&mut self, patterns: &Patterns) -> Vec<Piece> {
         self.mask_beginnings(patterns, CHANCE);
-        self.emit(self.held.len())
-    }
-
-    /// Nothing more comes: gives the rest.
-    pub(super) fn finish(&mut self) -> Vec<Piece> {
         self.emit(self.held.len())
     }
 
@@ -239,6 +238,7 @@ impl Scan {
 
     /// Gives the first bytes.
     fn emit(&mut self, upto: usize) -> Vec<Piece> {
+        self.gone += upto as u64;
         let mut pieces: Vec<Piece> = Vec::new();
         let mut bytes = self.held.drain(..upto);
         let flags: Vec<u8> = self.flags.drain(..upto).collect();

@@ -1,7 +1,7 @@
 //! What masking promises, at every place where a stream can be cut.
 
 use std::fmt::Write as _;
-use std::time::Instant;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -23,7 +23,7 @@ fn printed(mask: &Mask, writes: &[(bool, &[u8])]) -> (String, [String; 2]) {
     for (error, bytes) in writes {
         kept.extend(streams.take(*error, Bytes::copy_from_slice(bytes)));
     }
-    kept.extend(streams.finish());
+    kept.extend(streams.release());
     let text = |of: &dyn Fn(bool) -> bool| {
         let parts: Vec<u8> = kept
             .iter()
@@ -87,10 +87,10 @@ fn what_cannot_become_a_value_is_not_held_back() {
     // nor for long: a chance beginning goes on, one that is hardly chance does not
     assert!(streams.take(false, "s3".into()).is_empty());
     assert!(streams.take(true, "s3cr3t/".into()).is_empty());
-    assert!(streams.is_waiting());
+    assert!(streams.patient_until(Instant::now()).is_some());
     let released = [(false, Bytes::from("s3")), (true, Bytes::from("***"))];
     assert_eq!(streams.release(), released);
-    assert!(!streams.is_waiting());
+    assert!(streams.patient_until(Instant::now()).is_none());
     let rest = streams.take(true, SECRET.trim_start_matches("s3cr3t/").to_owned().into());
     assert!(
         rest.is_empty() || rest == [(true, Bytes::from("***"))],
@@ -102,7 +102,7 @@ fn what_cannot_become_a_value_is_not_held_back() {
             .iter()
             .all(|(_, text)| text != SECRET)
     );
-    assert_eq!(streams.finish(), [(true, Bytes::from("s3c"))]);
+    assert_eq!(streams.release(), [(true, Bytes::from("s3c"))]);
     // without secrets nothing is looked at
     let mut plain = Mask::none().streams();
     assert_eq!(plain.take(true, "s3c".into()), [(true, Bytes::from("s3c"))]);
@@ -122,6 +122,47 @@ fn what_one_output_prints_meanwhile_does_not_wait_without_bound() {
     let rest = streams.take(false, format!("{}\n", &SECRET[6..]).into());
     let text: Vec<u8> = rest.iter().flat_map(|(_, bytes)| bytes.to_vec()).collect();
     assert!(!String::from_utf8(text).unwrap().contains("Value"));
+}
+
+#[test]
+fn what_waits_has_one_time_to_wait_whatever_the_other_output_prints() {
+    let mask = mask(&[SECRET]);
+    let mut streams = mask.streams();
+    let begin = Instant::now();
+    let after = |seconds| begin + Duration::from_secs(seconds);
+    assert_eq!(streams.patient_until(begin), None);
+    assert!(streams.take(false, "s3cr3t".into()).is_empty());
+    assert_eq!(streams.patient_until(begin), Some(after(10)));
+    for second in 1..9 {
+        assert!(streams.take(true, "noise\n".into()).is_empty());
+        assert_eq!(streams.patient_until(after(second)), Some(after(10)));
+    }
+    // it was none and went on; what waits now has waited since now
+    assert!(!streams.take(false, "! s3".into()).is_empty());
+    assert_eq!(streams.patient_until(after(9)), Some(after(19)));
+    assert_eq!(streams.release(), [(false, Bytes::from("s3"))]);
+    assert_eq!(streams.patient_until(after(20)), None);
+    assert_eq!(Mask::none().streams().patient_until(begin), None);
+}
+
+#[test]
+fn output_that_ends_within_a_value_does_not_show_its_beginning() {
+    let mask = mask(&[SECRET]);
+    assert_eq!(alone(&mask, "see s3cr3t/Val"), "see ***");
+    assert_eq!(mask.text("see s3cr3t/Val"), "see ***");
+    assert_eq!(alone(&mask, "see s3c"), "see s3c");
+}
+
+#[test]
+fn the_longest_pieces_are_masked() {
+    for length in [127, 128, 254, 255, 256, 383, 511] {
+        let value = numbers(300)[..length].to_owned();
+        let mask = mask(&[&value]);
+        assert_eq!(alone(&mask, &format!("<{value}>")), "<***>", "{length}");
+        let cut = &value[..length - 1];
+        let kept = alone(&mask, &format!("<{cut}"));
+        assert_eq!(kept, "<***", "{length}");
+    }
 }
 
 #[test]
@@ -193,6 +234,7 @@ fn awkward_values_are_masked_or_named_and_the_log_stays() {
         ("EMPTY", ""),
         ("NEWLINE", "\n"),
         ("KEY", key),
+        ("LINES", "login: ada\n1234\n"),
         ("INNER", "inner-secret"),
         ("OUTER", "outer-inner-secret-outer"),
         ("META", ".*[a-z]+(x|y)$"),
@@ -200,6 +242,8 @@ fn awkward_values_are_masked_or_named_and_the_log_stays() {
     let secrets = values.map(|(n, v)| (n.to_owned(), v.to_owned()));
     let (mask, left) = Mask::new(&secrets.into_iter().collect()).unwrap();
     assert_eq!(left.short, ["A", "EMPTY", "NEWLINE", "TRUE"]);
+    assert_eq!(left.lines, ["LINES"]);
+    assert_eq!(alone(&mask, "login: ada\n1234\n1234\n"), "***\n1234\n");
     assert_eq!(alone(&mask, "that is true\n\n"), "that is true\n\n");
     for ends in ["\n", "\r\n"] {
         let text = key.replace("\r\n", ends);
@@ -210,7 +254,7 @@ fn awkward_values_are_masked_or_named_and_the_log_stays() {
         assert!(!kept.contains("MIIE") && !kept.contains("zz9w"), "{kept}");
         assert!(kept.starts_with("begin\n"), "{kept}");
     }
-    assert_eq!(alone(&mask, "-outer-inner-secret-outer-"), "-***-");
+    assert_eq!(alone(&mask, "-outer-inner-secret-outer-\n"), "-***-\n");
     assert_eq!(alone(&mask, "an inner-secret-out"), "an ***-out");
     assert_eq!(alone(&mask, "re .*[a-z]+(x|y)$ bax"), "re *** bax");
     // one after the other without anything between
@@ -246,7 +290,7 @@ fn two_hundred_secrets_and_a_stream_made_against_them_cost_little_more_than_read
     let rate = |chunk: Vec<u8>| {
         let chunk = Bytes::from(chunk);
         let mut streams = mask.streams();
-        let begun = Instant::now();
+        let begun = std::time::Instant::now();
         let mut passed = 0;
         for _ in 0..32 {
             let kept = streams.take(false, chunk.clone());
@@ -259,7 +303,7 @@ fn two_hundred_secrets_and_a_stream_made_against_them_cost_little_more_than_read
     let hostile = rate([b"a".repeat(99), b"b".to_vec()].concat().repeat(390));
     // the same size: one step for each byte, whatever it is, and no second look
     assert!(
-        hostile < ordinary * 20 + std::time::Duration::from_millis(200),
+        hostile < ordinary * 20 + Duration::from_millis(200),
         "{hostile:?} against {ordinary:?}"
     );
 }

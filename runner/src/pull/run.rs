@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::line::AskError;
 use super::tale::Tale;
 use super::{Pauses, Puller};
 use crate::drive;
 use crate::job::Job;
-use crate::mask::{LEAST, Left, Mask, PATIENCE, Passed, Streams};
+use crate::mask::{LEAST, Left, Mask, Passed, Streams};
 use crate::pod::network_id;
 use crate::protocol::{Begin, Ending, Fenced, Finish, Heard, Work, context};
 use crate::run::{EndReason, Event, RunId};
@@ -111,8 +111,8 @@ async fn live(puller: &Puller, work: Work, tale: &Arc<Tale>) -> Ending {
                 async move { drive::drive(&driven, job, events).await },
             );
             if !left.is_nothing() {
-                let told =
-                    serde_json::json!({ "least": LEAST, "short": left.short, "plain": left.plain });
+                let (short, lines, plain) = (left.short, left.lines, left.plain);
+                let told = serde_json::json!({ "least": LEAST, "short": short, "lines": lines, "plain": plain });
                 tale.step("not_masked", told, now());
             }
             let mut follow = Follow {
@@ -200,10 +200,14 @@ impl Follow<'_> {
         }
     }
 
-    /// The next event; what waits for more output does not wait for ever.
+    /// The next event; what waits for more output does not wait for ever, also while the other output goes on.
     async fn next(&mut self, waiting: &mut mpsc::Receiver<Event>) -> Option<Event> {
-        if self.streams.is_waiting() {
-            if let Ok(event) = timeout(PATIENCE, waiting.recv()).await {
+        let now = Instant::now();
+        if let Some(until) = self.streams.patient_until(now) {
+            // an event that is there already would be taken before the time is looked at
+            if now < until
+                && let Ok(event) = timeout_at(until, waiting.recv()).await
+            {
                 return event;
             }
             let passed = self.streams.release();
@@ -278,7 +282,7 @@ impl Follow<'_> {
 
     /// Tells what of the output waited for more of it.
     async fn finish(&mut self) {
-        let passed = self.streams.finish();
+        let passed = self.streams.release();
         self.print(passed).await;
     }
 
