@@ -8,6 +8,7 @@ use crate::clock::{HOUR, Millis};
 use crate::jobs::spec::{JobSpec, NetworkMode};
 use crate::server::testing::{Console, signed_in};
 use crate::settings::{ConsoleConfig, Database};
+use crate::store::Store;
 use crate::store::testing::each;
 
 fn state(answer: &serde_json::Value, id: &str) -> String {
@@ -15,6 +16,17 @@ fn state(answer: &serde_json::Value, id: &str) -> String {
     let row = items.iter().find(|row| row["id"] == id).unwrap();
     assert_eq!(row["fix"].is_null(), row["state"] == "good", "{row}");
     row["state"].as_str().unwrap().to_owned()
+}
+
+async fn add(store: &Store, workspace: &str, name: &str, spec: &JobSpec) {
+    let write = crate::store::jobs::JobWrite {
+        workspace,
+        name,
+        spec: &serde_json::to_string(spec).unwrap(),
+        enabled: true,
+        next_at: None,
+    };
+    store.add_job(&write, None, 1).await.unwrap();
 }
 
 #[tokio::test]
@@ -54,30 +66,20 @@ async fn what_cannot_be_looked_at_is_never_good_and_what_is_mended_is() {
             assert_eq!(state(&before.json, id), expected, "{id}");
         }
         let place = store.add_workspace("W", &ada, 1).await.unwrap();
-        let add = async |name: &str, spec: &JobSpec| {
-            let write = crate::store::jobs::JobWrite {
-                workspace: &place,
-                name,
-                spec: &serde_json::to_string(spec).unwrap(),
-                enabled: true,
-                next_at: None,
-            };
-            store.add_job(&write, None, 1).await.unwrap();
-        };
         let mut spec = JobSpec::default();
         spec.network.mode = NetworkMode::Domains;
         let word = r#"policy_name":"x"},"root":"#;
         spec.description = format!("\"{word}");
         spec.env.insert("policy_name".into(), word.into());
-        add("named", &spec).await;
+        add(&store, &place, "named", &spec).await;
         assert_eq!(state(&ask(&config).await.json, "job_networks"), "good");
         spec.network.policy_name = Some("build".into());
-        add("git", &spec).await;
+        add(&store, &place, "git", &spec).await;
         assert_eq!(state(&ask(&config).await.json, "job_networks"), "unknown");
         spec.network.policy_name = None;
         spec.network.mode = NetworkMode::Internet;
         spec.network.allow_private = true;
-        add("open", &spec).await;
+        add(&store, &place, "open", &spec).await;
         signed_in(&store, "eve", true).await;
         let apart = tempfile::tempdir().unwrap();
         config.key_file = apart.path().join("key");
