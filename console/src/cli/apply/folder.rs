@@ -159,6 +159,8 @@ mod tests {
         Ok(read.into_iter().map(|job| job.name).collect())
     }
 
+    type Put<'a> = &'a dyn Fn(&Path);
+
     #[test]
     fn nothing_is_removed_for_a_file_that_was_not_looked_at() {
         let outside = tempfile::tempdir().unwrap();
@@ -171,8 +173,7 @@ mod tests {
         let file =
             |folder: &Path| symlink(outside.path().join("b.yml"), folder.join("b.yml")).unwrap();
         let whole = |folder: &Path| symlink(outside.path(), folder.join("more")).unwrap();
-        let unseen: [(&str, &dyn Fn(&Path)); 3] =
-            [("9", &deep), ("b.yml", &file), ("more", &whole)];
+        let unseen: [(&str, Put<'_>); 3] = [("9", &deep), ("b.yml", &file), ("more", &whole)];
         for (named, put) in unseen {
             let folder = tempfile::tempdir().unwrap();
             fs::write(folder.path().join("a.yml"), "job: a\n").unwrap();
