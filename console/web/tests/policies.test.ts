@@ -113,7 +113,7 @@ describe("policies in git", () => {
       flows: [
         { outcome: "denied", name: "example.com", reason: "name_not_allowed" },
         { outcome: "permitted", name: "other.example.net", upstream: "192.0.2.1:443" },
-        { outcome: "denied", name: "pypi.example.net", reason: "name_not_allowed" },
+        { outcome: "denied", name: "wheels.example.net", reason: "name_not_allowed" },
       ],
     });
     const page = await signedIn("policies");
@@ -125,10 +125,10 @@ describe("policies in git", () => {
     await page.getByRole("table", { name: "Denied", exact: true }).getByRole("row", { name: /pypi\.example\.net/ }).getByRole("button", { name: "Propose rule" }).click();
     const dialog = page.getByRole("dialog");
     await dialog.getByRole("button", { name: "Propose as a branch" }).waitFor();
-    expect(await dialog.getByLabel("What the change is for").inputValue()).toBe("Allow pypi.example.net");
+    expect(await dialog.getByLabel("What the change is for").inputValue()).toBe("Allow wheels.example.net");
     await look(page, "now-propose-git");
     await dialog.getByRole("button", { name: "Propose as a branch" }).click();
     await dialog.getByText("sallyport/proposals/allow-pypi-example").waitFor();
-    expect(proposed.at(-1)?.files[0]?.text).toContain("allow:\n  - host: pypi.example.net\n  - host: example.com\n");
+    expect(proposed.at(-1)?.files[0]?.text).toContain("allow:\n  - host: wheels.example.net\n  - host: example.com\n");
   });
 });
