@@ -122,13 +122,13 @@ describe("policies in git", () => {
     await page.getByRole("table", { name: "Would be denied now" }).getByRole("row", { name: /other\.example\.net:443/ }).waitFor();
     await look(page, "policies-replay");
     await page.getByRole("link", { name: "Now" }).click();
-    await page.getByRole("table", { name: "Denied", exact: true }).getByRole("row", { name: /pypi\.example\.net/ }).getByRole("button", { name: "Propose rule" }).click();
+    await page.getByRole("table", { name: "Denied", exact: true }).getByRole("row", { name: /wheels\.example\.net/ }).getByRole("button", { name: "Propose rule" }).click();
     const dialog = page.getByRole("dialog");
     await dialog.getByRole("button", { name: "Propose as a branch" }).waitFor();
     expect(await dialog.getByLabel("What the change is for").inputValue()).toBe("Allow wheels.example.net");
     await look(page, "now-propose-git");
     await dialog.getByRole("button", { name: "Propose as a branch" }).click();
-    await dialog.getByText("sallyport/proposals/allow-pypi-example").waitFor();
+    await dialog.getByText("sallyport/proposals/allow-wheels-example").waitFor();
     expect(proposed.at(-1)?.files[0]?.text).toContain("allow:\n  - host: wheels.example.net\n  - host: example.com\n");
   });
 });
