@@ -372,6 +372,24 @@ impl Lab {
     }
 }
 
+impl Lab {
+    /// Prints the end of the record of a test that failed: it says why each flow was denied.
+    fn tell_record(&self) {
+        const LAST: usize = 100;
+        let mut command = self.command(&["record", "export", "--json", "--config"]);
+        command.arg(self.directory.join("config.yml"));
+        match self.topology.uplink.run(|| command.output()) {
+            Ok(output) => {
+                let text = String::from_utf8_lossy(&output.stdout);
+                let lines: Vec<&str> = text.lines().collect();
+                let from = lines.len().saturating_sub(LAST);
+                eprintln!("--- end of the record ---\n{}", lines[from..].join("\n"));
+            }
+            Err(error) => eprintln!("--- no record: {error} ---"),
+        }
+    }
+}
+
 fn addresses(attached: &Value) -> (std::net::IpAddr, std::net::IpAddr) {
     let field = |key: &str| {
         ip(attached[key]
@@ -384,6 +402,9 @@ fn addresses(attached: &Value) -> (std::net::IpAddr, std::net::IpAddr) {
 impl Drop for Lab {
     fn drop(&mut self) {
         self.origins.stop();
+        if std::thread::panicking() && matches!(self.way, Way::Gateway(_)) {
+            self.tell_record();
+        }
         if let Way::Gateway(gateway) = &mut self.way {
             gateway.kill();
         }
