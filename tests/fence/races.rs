@@ -125,7 +125,7 @@ fn net_01_and_02_nothing_leaves_in_two_hundred_starts_and_stops_twenty_at_a_time
                 scope.spawn(move || life(lab, round * TOGETHER + place));
             }
         });
-        // the permitted twin, in the same lab
+        // the permitted twin, in the same lab: what networks that are gone held is free again at once
         quiet.run(|| drop(connect(SocketAddr::new(ip(PUBLIC4), 443)).expect_open()));
     }
     for address in [OTHER4, OTHER6] {

@@ -21,7 +21,7 @@ pub use book::AddressBook;
 pub use text::{AddressError, parse_ip, parse_net};
 
 /// What kind of place an address is (architecture: destination classes).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     /// Globally reachable.

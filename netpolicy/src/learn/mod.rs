@@ -6,11 +6,13 @@
 //! as a comment that says why. The text is checked and replayed before it is given out.
 
 mod text;
+mod unanswered;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::addr::{AddressBook, Class};
@@ -19,14 +21,12 @@ use crate::decide::{LayerKind, OwnListeners, Snapshot};
 use crate::ids::UnixSeconds;
 use crate::lint::{self, Catalogue, Setting, is_public_suffix};
 use crate::name::{Host, Name, Pattern};
-use crate::policy::{Ports, Protocol, Speaks};
+use crate::policy::{Policy, Ports, Protocol, Speaks};
 use crate::replay::{Contact, Verdict, decide};
+use unanswered::{Missed, Unanswered};
 
 /// Destinations that are told apart: more than any reviewer reads.
 const MOST: usize = 10_000;
-/// Why what was permitted and never answered is left out.
-const UNANSWERED: &str = "it never answered; --failed proposes it";
-
 /// What may be proposed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
@@ -64,23 +64,11 @@ impl Evidence {
 enum Target {
     Host(Name),
     Below(Name),
-    Address(std::net::IpAddr),
+    Address(IpAddr),
 }
 
 /// An entry in the making: target, transport, and whether any bytes must pass.
 type Key = (Target, Protocol, bool);
-
-/// What did not answer: target, transport, port, and whether an entry for it would permit this address of it.
-type Unanswered = (Target, Protocol, u16, Fits);
-
-/// Whether an entry for a destination would permit an address of it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Fits {
-    Never,
-    Always,
-    /// In a policy with `private: true`, which other contacts make it.
-    IfPrivate,
-}
 
 #[derive(Clone, Debug)]
 struct Gathered {
@@ -119,7 +107,7 @@ pub struct Learner {
     gathered: BTreeMap<Key, Gathered>,
     left_out: BTreeMap<(String, String), Evidence>,
     /// What never answered, as long as nothing else says that it does.
-    unanswered: BTreeMap<Unanswered, (String, Evidence)>,
+    unanswered: BTreeMap<Unanswered, Missed>,
     private_seen: bool,
 }
 
@@ -139,16 +127,14 @@ impl Learner {
         }
         let target = Target::of(contact);
         if contact.failed && !options.failed {
-            let open = Contact {
-                failed: false,
-                ..contact.clone()
-            };
-            let fits = match refused(&open, options) {
-                Some(_) => Fits::Never,
-                None if needs_private(&open) => Fits::IfPrivate,
-                None => Fits::Always,
-            };
-            return self.miss((target, contact.protocol, port, fits), what, evidence);
+            let key = (
+                target,
+                contact.protocol,
+                port,
+                contact.address,
+                contact.class,
+            );
+            return self.miss(key, what, contact, evidence);
         }
         if let Some(why) = refused(contact, options) {
             return self.leave(&what, why, evidence);
@@ -180,41 +166,6 @@ impl Learner {
         }
     }
 
-    /// Notes a destination that did not answer; it may yet.
-    fn miss(&mut self, key: Unanswered, what: String, evidence: Evidence) {
-        if self.unanswered.len() >= MOST && !self.unanswered.contains_key(&key) {
-            return self.leave("other destinations", UNANSWERED, evidence);
-        }
-        let fresh = Evidence {
-            count: 0,
-            ..evidence
-        };
-        let known = self.unanswered.entry(key).or_insert((what, fresh));
-        known.1.add(evidence);
-    }
-
-    /// What never answered is left out; what did at other times is proposed already, if that entry permits it.
-    fn leave_unanswered(&mut self) {
-        for ((target, protocol, port, fits), (what, evidence)) in
-            std::mem::take(&mut self.unanswered)
-        {
-            let kinds = [false, true].map(|any| (target.clone(), protocol, any));
-            let covers = |one: &Gathered| !protocol.has_ports() || one.ports.contains(port);
-            let fits = match fits {
-                Fits::Never => false,
-                Fits::Always => true,
-                Fits::IfPrivate => self.private_seen,
-            };
-            let answered = kinds
-                .iter()
-                .find(|key| fits && self.gathered.get(key).is_some_and(covers));
-            match answered.and_then(|key| self.gathered.get_mut(key)) {
-                Some(entry) => entry.evidence.add(evidence),
-                None => self.leave(&what, UNANSWERED, evidence),
-            }
-        }
-    }
-
     fn leave(&mut self, what: &str, why: &str, evidence: Evidence) {
         let mut key = (what.to_owned(), why.to_owned());
         if self.left_out.len() >= MOST && !self.left_out.contains_key(&key) {
@@ -229,7 +180,6 @@ impl Learner {
 
     /// The proposal, checked under the catalogue at this moment.
     pub fn finish(mut self, options: Options, catalogue: &Catalogue, now: UnixSeconds) -> Learnt {
-        self.leave_unanswered();
         if let Some(least) = options.wildcards {
             self.widen(least.max(2));
         }
@@ -247,6 +197,7 @@ impl Learner {
                 }
             }
         }
+        self.leave_unanswered(private, now);
         let left_out = self.left_out.into_iter();
         let left_out: Vec<LeftOut> = left_out
             .map(|((what, why), evidence)| LeftOut {
@@ -332,12 +283,7 @@ impl Learner {
                 ));
             }
         }
-        let layers = vec![(LayerKind::Job, Arc::new(policy))];
-        let s = Snapshot::new(
-            layers,
-            Arc::new(AddressBook::default()),
-            Arc::new(OwnListeners::default()),
-        );
+        let s = alone(policy);
         for (key, gathered) in &self.gathered {
             let denied = gathered
                 .samples
@@ -355,6 +301,15 @@ impl Learner {
         }
         found
     }
+}
+
+/// A policy with nothing above it.
+fn alone(policy: Policy) -> Snapshot {
+    Snapshot::new(
+        vec![(LayerKind::Job, Arc::new(policy))],
+        Arc::new(AddressBook::default()),
+        Arc::new(OwnListeners::default()),
+    )
 }
 
 /// Why a contact is never proposed, whatever the policy.

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::unanswered::UNANSWERED;
 use super::*;
 use crate::arbitrary::{NOW, job};
 use crate::reason::Reason;

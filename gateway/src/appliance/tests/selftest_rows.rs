@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,8 +32,16 @@ fn answers_at(ns: &Ns, addresses: Vec<String>, ports: Vec<u16>) -> Vec<TcpListen
             ip(&format!("addr add {address} dev lo{nodad}"));
         }
         // of both families (ipv6(7), IPV6_V6ONLY)
-        let listen = |port| TcpListener::bind(("::", port)).unwrap();
-        Ok(ports.into_iter().map(listen).collect())
+        let listen = |port: &u16| TcpListener::bind(("::", *port)).unwrap();
+        let listeners: Vec<TcpListener> = ports.iter().map(listen).collect();
+        // the kernel adds the local route of an IPv6 address when it finds the time (`addrconf_dad_work`)
+        for address in &addresses {
+            let address: IpAddr = address.split('/').next().unwrap().parse().unwrap();
+            eventually("an address that answers", || {
+                TcpStream::connect((address, ports[0])).ok()
+            });
+        }
+        Ok(listeners)
     };
     ns.run(act).unwrap()
 }

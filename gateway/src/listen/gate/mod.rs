@@ -10,6 +10,7 @@ pub mod state;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -54,6 +55,8 @@ pub struct Gate {
     ctx: Context,
     judge: Judge,
     table: Mutex<Table<Attempt, Pairing>>,
+    /// Networks whose end is waited for.
+    watched: Mutex<HashSet<u64>>,
     began: Instant,
     unpaired: AtomicU64,
 }
@@ -88,6 +91,7 @@ impl Gate {
             ctx,
             judge,
             table: Mutex::new(Table::new(bounds)),
+            watched: Mutex::default(),
             began: Instant::now(),
             unpaired: AtomicU64::new(0),
         }
@@ -210,10 +214,31 @@ impl Gate {
         if self.table().own(serial, attempt).is_err() {
             return;
         }
+        self.watch(&origin.network);
         match speaks {
             Some(speaks) => self.hear(serial, intent, speaks),
             None => self.dial(serial, origin, (intent, decided), token),
         }
+    }
+
+    /// Sees to it that nothing waits here for a network that has ended: its places are others' from then on. Called when
+    /// the entry is in the table, so that it is seen by whoever waits already.
+    fn watch(self: &Arc<Self>, network: &Arc<Network>) {
+        let number = number(network);
+        if !self.watched().insert(number) {
+            return;
+        }
+        let (gate, network) = (self.clone(), network.clone());
+        self.ctx.tasks.spawn("a network's end", async move {
+            network.ended.cancelled().await;
+            gate.watched().remove(&number);
+            let effects = gate.table().forget(number);
+            gate.apply(effects);
+        });
+    }
+
+    fn watched(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hear(&self, serial: u64, intent: Intent, speaks: Speaks) {

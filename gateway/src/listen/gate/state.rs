@@ -13,7 +13,7 @@
 //!
 //! Invariants: a packet gets exactly one verdict; a packet is accepted only while its entry is Ready or Active; dials
 //! are bounded for each network and in total, and it is the oldest that makes room, so that a scan of silent hosts
-//! starves only itself. Entries are removed by serial, never by key: a late answer never meets a newer attempt.
+//! starves only itself. Nothing waits for a network that has ended. Entries are removed by serial, never by key: a late answer never meets a newer attempt.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -243,6 +243,21 @@ impl<A, R> Table<A, R> {
         let mut effects = Vec::new();
         self.remove(oldest, &mut effects);
         Some(effects)
+    }
+
+    /// Lets go all that waits in a network that has ended. What is active ends with its relay.
+    pub fn forget(&mut self, network: u64) -> Vec<Effect<R>> {
+        let waiting: Vec<u64> = self
+            .entries
+            .values()
+            .filter(|entry| entry.network == network && !matches!(entry.state, State::Active))
+            .map(|entry| entry.serial)
+            .collect();
+        let mut effects = Vec::new();
+        for serial in waiting {
+            self.remove(serial, &mut effects);
+        }
+        effects
     }
 
     /// Lets go what was held or ready for too long.

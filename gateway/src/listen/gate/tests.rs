@@ -133,6 +133,40 @@ fn what_nobody_accepts_is_discarded_after_ten_seconds() {
 }
 
 #[test]
+fn nothing_waits_for_a_network_that_has_ended() {
+    let mut gate = gate();
+    let (dialing, _) = new(&mut gate, syn(1, 7, 10));
+    let (ready, _) = new(&mut gate, syn(2, 7, 11));
+    let (active, _) = new(&mut gate, syn(3, 7, 12));
+    let other = Arrival {
+        network: 2,
+        ..syn(4, 7, 13)
+    };
+    let (others, _) = new(&mut gate, other);
+    for serial in [ready, active, others] {
+        assert_eq!(gate.own(serial, "place"), Ok(()));
+        gate.ready(serial, "up", START);
+    }
+    assert!(gate.accept(syn(3, 7, 12).key).is_some());
+    let mut effects = gate.forget(1);
+    effects.sort_by_key(|effect| matches!(effect, Effect::Discard(_)));
+    assert_eq!(
+        effects,
+        [Effect::Verdict(10, Verdict::Drop), Effect::Discard("up")]
+    );
+    assert_eq!(gate.dialing(), 0);
+    assert_eq!(
+        gate.ready(dialing, "late", START),
+        [Effect::Discard("late")]
+    );
+    // what is active goes with its relay, and what is another's stays
+    assert_eq!(gate.len(), 2);
+    gate.close(active);
+    assert_eq!(gate.len(), 1);
+    assert!(gate.accept(other.key).is_some());
+}
+
+#[test]
 fn a_refusal_is_the_verdict_and_forgets() {
     let mut gate = gate();
     for verdict in [
