@@ -11,6 +11,7 @@ mod life;
 mod lingering;
 mod machine;
 mod many;
+mod places;
 mod quota;
 mod replacing;
 mod restarts;
