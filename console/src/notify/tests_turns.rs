@@ -1,15 +1,15 @@
 //! Who has a turn to be told something when somebody's receivers take nothing.
 
-use super::keep_sending;
 use super::tests::{hanging, until};
+use super::{keep_sending, read, send_due};
 use crate::clock;
 use crate::outbound::testing::{Origin, answer, local};
 use crate::server::testing::Console;
 use crate::settings::{Allowed, ConsoleConfig};
-use crate::store::Store;
 use crate::store::notifications::{News, Notification};
 use crate::store::testing::each;
 use crate::store::users::{Home, NewUser};
+use crate::store::{Store, events};
 
 async fn owner(store: &Store, name: &str) -> String {
     let new = NewUser {
@@ -117,6 +117,28 @@ async fn workspaces_have_turns_and_of_one_receiver_only_so_much_waits() {
         assert!(store.queue_news((from, from + 1), &news, 10).await.unwrap());
         let waiting = store.deliveries(&late, "", 2000).await.unwrap();
         assert_eq!(waiting.len(), 1000);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_look_that_finds_nothing_wakes_nobody() {
+    each(async |store| {
+        let console = Console::on(store.clone());
+        assert!(!read(&console.app).await.unwrap());
+        let mut rung = events::rung();
+        rung.mark_unchanged();
+        // one that did would be woken by itself, for ever
+        assert!(!read(&console.app).await.unwrap());
+        assert_eq!(send_due(&console.app, clock::now()).await.unwrap(), 0);
+        assert!(!rung.has_changed().unwrap());
+        let data = serde_json::json!({});
+        store
+            .append_event("instance", "news", &data, 1)
+            .await
+            .unwrap();
+        assert!(rung.has_changed().unwrap());
+        assert!(read(&console.app).await.unwrap());
     })
     .await;
 }

@@ -224,8 +224,14 @@ impl Store {
         }))
     }
 
-    /// Up to which event everything was told. A store that has told nothing yet begins with what comes next.
+    /// Up to which event everything was told. A store that has told nothing yet begins with what comes next; only then
+    /// is something written, for whoever writes wakes those who ask.
     pub async fn notified(&self) -> Result<i64, StoreError> {
+        let told: Option<i64> = on!(self, pool => sqlx::query_scalar("SELECT seq FROM notified WHERE id = 'events'")
+            .fetch_optional(pool).await)?;
+        if let Some(told) = told {
+            return Ok(told);
+        }
         let last = self.last_event().await?;
         Ok(transact!(self, Lock::Sealed, tx => {
             sqlx::query("INSERT INTO notified (id, seq) VALUES ('events', $1) ON CONFLICT (id) DO NOTHING")
