@@ -93,15 +93,21 @@ fn a_namespace_with_a_way_out_of_its_own_is_refused() {
     assert_eq!(stranger_in(&lab, "sp0").as_deref(), Some("late"));
 }
 
+/// As after a restart: sealed rules that let nobody in, links that are there, and no descriptor of their namespaces.
+fn restart(lab: &Lab) {
+    lab.enforcer.state().members.clear();
+    lab.enforcer.apply(Posture::Sealed).unwrap();
+    for live in lab.enforcer.live_links().unwrap() {
+        lab.enforcer.adopt(&live, None).unwrap();
+    }
+    lab.enforcer.apply(Posture::Enforcing).unwrap();
+}
+
 #[test]
 fn a_gateway_that_adopted_a_network_sees_a_second_interface_in_it_too() {
     let lab = Lab::open();
     let (sandbox, other) = (lab.sandbox(0), lab.sandbox(1));
-    // As after a restart: links that are there, and no descriptor of their namespaces.
-    for live in lab.enforcer.live_links().unwrap() {
-        lab.enforcer.state().members.remove(&live.link);
-        lab.enforcer.adopt(&live, None).unwrap();
-    }
+    restart(&lab);
     let stranger = |link: &str| stranger_in(&lab, link);
     assert_eq!((stranger("sp0"), stranger("sp1")), (None, None));
     let ip = |script: &str| {
@@ -141,11 +147,7 @@ fn what_is_sent_to_a_sandbox_fits_its_end_of_the_link() {
     assert_eq!(fitted(), [None, None]);
     ip("link set eth0 mtu 1400");
     assert_eq!(fitted(), sizes("1400", "1400"));
-    // as after a restart
-    for live in lab.enforcer.live_links().unwrap() {
-        lab.enforcer.state().members.remove(&live.link);
-        lab.enforcer.adopt(&live, None).unwrap();
-    }
+    restart(&lab);
     ip("link set eth0 mtu 1300");
     assert_eq!(fitted(), sizes("1300", "1300"));
     // so small that an answer would be thousands of packets
