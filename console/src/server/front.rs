@@ -30,7 +30,13 @@ const NOT_BUILT: &str = include_str!("front.html");
 /// What stands for the nonce in the page.
 const NONCE: &str = "%STYLE_NONCE%";
 /// Addresses that the app draws; `web/src/router.tsx` has the same.
-const PAGES: [&str; 4] = ["/", "/account", "/admin/{page}", "/w/{workspace}/{*page}"];
+const PAGES: [&str; 5] = [
+    "/",
+    "/account",
+    "/admin/{page}",
+    "/device",
+    "/w/{workspace}/{*page}",
+];
 /// A name with a hash in it never means other bytes.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 /// A name without.
@@ -161,6 +167,42 @@ mod tests {
                 let answer = console.ask(Method::GET, path, &[]).await;
                 assert_eq!(answer.status, 404, "{path}");
             }
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn every_address_that_the_app_draws_is_a_page() {
+        let router = include_str!("../../web/src/router.tsx");
+        each(async |store| {
+            let console = Console::on(store);
+            let (mut parent, mut drawn) = ("", 0);
+            for line in router.lines() {
+                for (word, path) in [("=> root", ""), ("=> workspace", "/w/some")] {
+                    if line.contains(&format!("getParentRoute: () {word}")) {
+                        parent = path;
+                    }
+                }
+                let written = line.split("path: \"").nth(1);
+                let Some(path) = written.and_then(|rest| rest.split('"').next()) else {
+                    continue;
+                };
+                // what has pages below it is none itself
+                if path == "/w/$workspace" {
+                    continue;
+                }
+                let path = format!("{parent}{}", path.replace('$', ""));
+                let answer = console.ask(Method::GET, &path, &[]).await;
+                assert_eq!(answer.status, 200, "{path}");
+                assert!(
+                    answer.headers["content-type"]
+                        .to_str()
+                        .unwrap()
+                        .starts_with("text/html")
+                );
+                drawn += 1;
+            }
+            assert!(drawn > 15, "{drawn}");
         })
         .await;
     }
