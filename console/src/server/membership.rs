@@ -24,13 +24,12 @@ use crate::settings::OidcSettings;
 use crate::store::identities::{Identity, KIND, Turn};
 use crate::vault::{Place, VaultError};
 
-/// Somebody is asked about this long after the last time.
-const FRESH: Millis = 8 * MINUTE;
 /// Who could not be asked about is asked about again after so long; longer than the calls about one person may take.
 const AGAIN: Millis = 2 * MINUTE;
-const EVERY: Duration = Duration::from_secs(30);
+/// How often it is looked whom to ask about: so many times in what lies between two questions about somebody.
+const LOOKS: Millis = 16;
 /// People who are asked about at the same time. With two answers of two seconds each, two thousand of them take four
-/// minutes, of the seven that are left between [`FRESH`] and the promise.
+/// minutes, of the seven that are left between the slowest setting and the promise.
 const AT_ONCE: usize = 32;
 
 /// Whether the settings let somebody in.
@@ -76,7 +75,10 @@ pub async fn keep_checked(app: App) {
     if app.config.providers.is_empty() {
         return;
     }
-    let mut turns = tokio::time::interval(EVERY);
+    let every = app.config.providers.recheck / LOOKS;
+    let mut turns = tokio::time::interval(Duration::from_millis(every.unsigned_abs().max(1)));
+    // a round that took long is followed by no burst of others
+    turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         turns.tick().await;
         check(&app, clock::now()).await;
@@ -96,7 +98,7 @@ struct Round {
 pub async fn check(app: &App, now: Millis) {
     let round = &Round::default();
     let turn = Turn {
-        since: now - FRESH,
+        since: now - app.config.providers.recheck,
         asked: now - AGAIN,
     };
     let due = stream::unfold((), |()| async move {

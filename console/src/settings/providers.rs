@@ -7,6 +7,7 @@ use netpolicy::document::shape::{Field, Format, Kind, Lexis, Need, Shape};
 use netpolicy::document::tree::Node;
 
 use super::Redacted;
+use crate::clock::{MINUTE, Millis, SECOND};
 use crate::outbound::Target;
 
 /// A provider that speaks OpenID Connect.
@@ -46,13 +47,30 @@ pub struct GitHubSettings {
 }
 
 /// All of them.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Providers {
     /// OpenID Connect.
     pub oidc: Option<OidcSettings>,
     /// GitHub.
     pub github: Option<GitHubSettings>,
+    /// Who is signed in is asked about this long after the last time.
+    pub recheck: Millis,
 }
+
+impl Default for Providers {
+    fn default() -> Self {
+        Self {
+            oidc: None,
+            github: None,
+            recheck: SLOWEST * SECOND,
+        }
+    }
+}
+
+/// Seconds between two questions about somebody: providers count questions, and people who left are out within a quarter
+/// of an hour, of which a slow provider may need seven minutes.
+const FASTEST: Millis = 10;
+const SLOWEST: Millis = 8 * MINUTE / SECOND;
 
 impl Providers {
     /// Whether there is none.
@@ -200,6 +218,15 @@ pub static PROVIDERS: Shape = Shape {
             "A provider that speaks OpenID Connect.",
         ),
         field("github", Kind::Object(&GITHUB), Need::Optional, "GitHub."),
+        field(
+            "recheck_seconds",
+            Kind::Whole {
+                min: FASTEST.unsigned_abs(),
+                max: SLOWEST.unsigned_abs(),
+            },
+            Need::Optional,
+            "Seconds after which a provider is asked again about who is signed in, 10 to 480. Default 480.",
+        ),
     ],
     bonds: &[],
 };
@@ -211,6 +238,10 @@ pub fn read(section: &Node, mistakes: &mut Mistakes) -> Providers {
         github: section
             .field("github")
             .and_then(|node| github(node, mistakes)),
+        // what does not fit its shape was noted
+        recheck: text(section, "recheck_seconds")
+            .and_then(|seconds| seconds.parse::<Millis>().ok())
+            .map_or(SLOWEST * SECOND, |seconds| seconds.saturating_mul(SECOND)),
     }
 }
 
@@ -304,6 +335,26 @@ mod tests {
     }
 
     const IDS: &str = "client_id: a, client_secret: s3cret";
+
+    #[test]
+    fn a_provider_is_asked_again_no_faster_than_it_bears_and_no_slower_than_was_promised() {
+        let with = |line: &str| {
+            read(&format!(
+                "app: {{ url: \"https://s.example\" }}\nauth: {{ providers: {{ github: {{ {IDS}, users: [mona] }}{line} }} }}\n"
+            ))
+        };
+        for (line, seconds) in [
+            ("", 480),
+            (", recheck_seconds: 10", 10),
+            (", recheck_seconds: 480", 480),
+        ] {
+            assert_eq!(with(line).unwrap().providers.recheck, seconds * SECOND);
+        }
+        for wrong in ["9", "0", "-1", "481", "1e2", "soon", "[]"] {
+            let refused = with(&format!(", recheck_seconds: {wrong}"));
+            assert!(refused.is_err(), "{wrong}: {refused:?}");
+        }
+    }
 
     #[test]
     fn a_list_of_nobody_starts_nothing() {

@@ -198,7 +198,7 @@ impl Store {
     }
 
     /// Claims the next person with a live session or a token about whom the provider has said nothing since `turn.since`
-    /// and whom nobody has claimed since `turn.asked`, longest ago first. Another console claims others, for `now` is when
+    /// and whom nobody has claimed since `turn.asked` without an answer, longest ago first. Another console claims others, for `now` is when
     /// it is claimed. Comes as it was before that.
     pub async fn claim_identity(
         &self,
@@ -207,7 +207,7 @@ impl Store {
     ) -> Result<Option<Identity>, StoreError> {
         Ok(transact!(self, Lock::Sealed, tx => {
             let next: Option<Identity> = sqlx::query_as(identities_where!(
-                "checked_at < $1 AND asked_at <= $2 AND (EXISTS (SELECT 1 FROM sessions s WHERE s.user_id = identities.user_id AND s.expires_at > $3) \
+                "checked_at < $1 AND (asked_at <= $2 OR asked_at <= checked_at) AND (EXISTS (SELECT 1 FROM sessions s WHERE s.user_id = identities.user_id AND s.expires_at > $3) \
                  OR EXISTS (SELECT 1 FROM tokens t WHERE t.user_id = identities.user_id)) ORDER BY asked_at LIMIT 1"))
                 .bind(turn.since)
                 .bind(turn.asked)
