@@ -43,6 +43,8 @@ mod tests_download;
 #[cfg(test)]
 mod tests_gateway;
 #[cfg(test)]
+mod tests_hostile;
+#[cfg(test)]
 mod tests_membership;
 #[cfg(test)]
 mod tests_providers;

@@ -87,7 +87,15 @@ fn is_of_this_machine(ip: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpSocket};
+
     use super::*;
+    use crate::server::listen::{Door, serve};
+    use crate::server::router;
+    use crate::server::testing::Console;
+    use crate::settings::ConsoleConfig;
+    use crate::store::testing::each;
 
     fn side() -> GatewaySide {
         GatewaySide {
@@ -115,5 +123,61 @@ mod tests {
                 "{peer}"
             );
         }
+    }
+    /// What comes back for some bytes from an address of this machine.
+    async fn said(from: &str, to: SocketAddr, bytes: &[u8]) -> String {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket
+            .bind(SocketAddr::new(from.parse().unwrap(), 0))
+            .unwrap();
+        let mut stream = socket.connect(to).await.unwrap();
+        let mut back = Vec::new();
+        // one that is closed takes nothing, and resets what was sent
+        let _ = stream.write_all(bytes).await;
+        let _ = stream.read_to_end(&mut back).await;
+        String::from_utf8_lossy(&back).into_owned()
+    }
+
+    #[tokio::test]
+    async fn what_a_sandbox_says_of_its_address_lets_it_in_nowhere() {
+        each(async |store| {
+            let pools = vec!["127.0.0.2/32".parse().unwrap()];
+            let config = ConsoleConfig {
+                // the worst case: who forwards others is believed, and the pool lies inside of it
+                trusted_proxies: vec!["127.0.0.0/8".parse().unwrap()],
+                gateway: GatewaySide { pools, ..side() },
+                ..ConsoleConfig::default()
+            };
+            let console = Console::with(store, config);
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let to = listener.local_addr().unwrap();
+            let (app, routes) = (console.app.clone(), router(&console.app));
+            let serving = serve(listener, routes, app.clone(), Door::People(None));
+            app.tasks.spawn("people", serving);
+            for claim in [
+                "X-Forwarded-For: 192.168.1.9",
+                "X-Forwarded-For: 203.0.113.9, 127.0.0.1",
+                "Forwarded: for=192.168.1.9",
+                "X-Real-IP: 127.0.0.1",
+                "X-Client-IP: 192.168.1.9\r\nTrue-Client-IP: 192.168.1.9",
+                "Accept: */*",
+            ] {
+                let request = format!(
+                    "GET /api/v1 HTTP/1.1\r\nHost: localhost:8420\r\nConnection: close\r\n{claim}\r\n\r\n"
+                );
+                for proxied in ["", "PROXY TCP4 192.168.1.9 127.0.0.1 5000 8420\r\n"] {
+                    let bytes = format!("{proxied}{request}");
+                    assert_eq!(said("127.0.0.2", to, bytes.as_bytes()).await, "", "{claim}");
+                }
+                let answer = said("127.0.0.1", to, request.as_bytes()).await;
+                assert!(answer.starts_with("HTTP/1.1 200"), "{claim}: {answer}");
+            }
+            // nobody speaks of others in this way here, whoever they are
+            let bytes = b"PROXY TCP4 192.168.1.9 127.0.0.1 5000 8420\r\n\r\n";
+            let answer = said("127.0.0.1", to, bytes).await;
+            assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+            app.stop.cancel();
+        })
+        .await;
     }
 }

@@ -55,12 +55,20 @@ pub struct JobWrite<'a> {
 
 /// Every column, for [`Job`].
 macro_rules! jobs_where {
-    ($rest:literal) => {
+    ($($rest:tt)+) => {
         concat!(
             "SELECT id, workspace_id, name, spec, enabled, next_at, hook IS NOT NULL AS has_hook, created_by, created_at, \
              updated_at, version FROM jobs WHERE ",
-            $rest
+            $($rest)+
         )
+    };
+}
+
+/// Whether the job's workspace has a member whose account is not deactivated.
+macro_rules! somebody_is_there {
+    () => {
+        "EXISTS (SELECT 1 FROM members m JOIN users u ON u.id = m.user_id WHERE m.workspace_id = jobs.workspace_id \
+         AND u.deactivated_at IS NULL)"
     };
 }
 
@@ -208,10 +216,12 @@ impl Store {
         }))
     }
 
-    /// The job that a webhook triggers.
+    /// The job that a webhook triggers; none where nobody is left who could look at what it does.
     pub async fn job_of_hook(&self, digest: &[u8]) -> Result<Option<Job>, StoreError> {
-        Ok(on!(self, pool => sqlx::query_as(jobs_where!("hook = $1"))
-            .bind(digest).fetch_optional(pool).await)?)
+        Ok(
+            on!(self, pool => sqlx::query_as(jobs_where!("hook = $1 AND ", somebody_is_there!()))
+            .bind(digest).fetch_optional(pool).await)?,
+        )
     }
 
     /// Runs of a job that wait.
@@ -221,10 +231,10 @@ impl Store {
             .bind(job).fetch_all(pool).await)?)
     }
 
-    /// Jobs whose schedule is due.
+    /// Jobs whose schedule is due, and in whose workspace somebody is left who could look at what they do. Others wait.
     pub async fn due_jobs(&self, now: Millis, most: i64) -> Result<Vec<Job>, StoreError> {
         Ok(
-            on!(self, pool => sqlx::query_as(jobs_where!("next_at <= $1 AND enabled = $2 ORDER BY next_at LIMIT $3"))
+            on!(self, pool => sqlx::query_as(jobs_where!("next_at <= $1 AND enabled = $2 AND ", somebody_is_there!(), " ORDER BY next_at LIMIT $3"))
             .bind(now).bind(true).bind(most).fetch_all(pool).await)?,
         )
     }
