@@ -71,10 +71,7 @@ describe("policies in git", () => {
   }
 
   async function signedIn(path: string): Promise<Page> {
-    const { page } = await browser.open(`${console.url}/w/${workspace}/${path}`);
-    await page.getByLabel("Email").fill(OWNER.email);
-    await page.getByLabel("Password", { exact: true }).fill(OWNER.password);
-    await page.getByRole("button", { name: "Sign in" }).click();
+    const { page } = await browser.open(`${console.url}/w/${workspace}/${path}`, { as: owner });
     await page.getByRole("heading", { level: 1 }).waitFor();
     return page;
   }
@@ -100,7 +97,18 @@ describe("policies in git", () => {
     await look(page, "policies-propose");
     await page.getByRole("button", { name: "Propose as a branch" }).click();
     await page.getByText("sallyport/proposals/let-builds-reach-evil-").waitFor();
-    expect(proposed.at(-1)?.files).toEqual([{ file: "policies/build.yml", text: BUILD.replace("  - host: example.com", "  - host: evil.example.net\n  - host: example.com") }]);
+    const text = BUILD.replace("  - host: example.com", "  - host: evil.example.net\n  - host: example.com");
+    expect(proposed.at(-1)?.files).toEqual([{ file: "policies/build.yml", text }]);
+    // what is written after that was proposed by nobody yet
+    await page.getByText("Proposed", { exact: true }).waitFor();
+    await editor.click();
+    await page.keyboard.press("Control+Home");
+    await page.keyboard.insertText("# reviewed\n");
+    await page.getByText("An earlier text was proposed", { exact: true }).waitFor();
+    expect(await page.getByText("Proposed", { exact: true }).count()).toBe(0);
+    await page.getByRole("button", { name: "Propose as a branch" }).click();
+    await page.getByText("Proposed", { exact: true }).waitFor();
+    expect(proposed.map(({ files }) => files[0]?.text)).toEqual([text, `# reviewed\n${text}`]);
   });
 
   test("recorded flows are replayed under the policy, and a denial becomes a proposal in git", async () => {

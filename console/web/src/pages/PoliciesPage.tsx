@@ -69,7 +69,7 @@ export function PoliciesPage() {
         <PolicyText label="Policy" text={text} onChange={setText} />
       </Part>
       <Part title="What changes"><Changes before={before} after={text} />
-        {network && opened && proposable ? <Propose key={opened.file} choice={opened} text={text} title="" /> : null}
+        {network && opened && proposable ? <Propose key={`${opened.source} ${opened.file}`} choice={opened} text={text} title="" /> : null}
       </Part>
       {network ? (
         <>
