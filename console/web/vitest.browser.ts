@@ -5,8 +5,8 @@ export default defineConfig({
   test: {
     include: ["tests/**/*.test.ts"],
     environment: "node",
-    // one browser and one console at a time: the machine may have two cores
-    fileParallelism: false,
+    // each has a browser and a console of its own; the machine may have two cores
+    maxWorkers: 2,
     testTimeout: 120_000,
     hookTimeout: 120_000,
   },

@@ -40,11 +40,8 @@ describe("notifications and webhooks", () => {
     await new Promise((go) => receiver.close(go));
   });
 
-  async function signedIn(path: string, who = OWNER): Promise<Page> {
-    const { page } = await browser.open(`${console.url}/w/${workspace}/${path}`);
-    await page.getByLabel("Email").fill(who.email);
-    await page.getByLabel("Password", { exact: true }).fill(who.password);
-    await page.getByRole("button", { name: "Sign in" }).click();
+  async function signedIn(path: string, as = owner): Promise<Page> {
+    const { page } = await browser.open(`${console.url}/w/${workspace}/${path}`, { as });
     await page.getByRole("navigation", { name: "Pages" }).waitFor();
     return page;
   }
@@ -99,7 +96,7 @@ describe("notifications and webhooks", () => {
 
     const user = await owner.ask<{ id: string }>("POST", "/api/v1/users", MEMBER);
     expect(user.id).not.toBe("");
-    const theirs = await signedIn("notifications", MEMBER);
+    const theirs = await signedIn("notifications", await Client.signIn(console.url, MEMBER.email, MEMBER.password));
     await theirs.getByRole("alert").getByText("This needs").waitFor();
     expect(await theirs.getByRole("link", { name: "Notifications" }).count()).toBe(0);
   });

@@ -7,6 +7,7 @@ import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
 import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
+import type { Client } from "./console";
 
 /** Where screenshots are kept. */
 export const SHOTS = process.env.BROWSER_SHOTS ?? resolve(import.meta.dirname, "../../../../target/browser");
@@ -25,8 +26,15 @@ export interface Tab {
   complaints: string[];
 }
 
+export interface Options {
+  /** Who is signed in from the beginning; without, nobody. */
+  as?: Client;
+  /** Complaints that the test is about. */
+  tolerate?: RegExp;
+}
+
 /** One browser for the tests of a file; each tab is a browser of its own as far as cookies go. */
-export function useBrowser(): { open: (url: string, options?: { tolerate?: RegExp }) => Promise<Tab> } {
+export function useBrowser(): { open: (url: string, options?: Options) => Promise<Tab> } {
   let browser: Browser | undefined;
   let tabs: (Tab & { tolerate: RegExp | undefined })[] = [];
   beforeAll(async () => {
@@ -53,6 +61,7 @@ export function useBrowser(): { open: (url: string, options?: { tolerate?: RegEx
       if (!browser) throw new Error("no browser");
       const context = await browser.newContext({ viewport: DESKTOP, colorScheme: "light", reducedMotion: "reduce" });
       context.setDefaultTimeout(PATIENCE);
+      if (options.as) await context.addCookies([{ ...options.as.cookie(), url: new URL(url).origin }]);
       const page = await context.newPage();
       const tab = { page, context, complaints: [] as string[], tolerate: options.tolerate };
       tabs.push(tab);
@@ -91,6 +100,9 @@ async function listen(page: Page, complaints: string[]): Promise<void> {
   });
 }
 
+/** What a scheme changes for axe: colours. All else depends on the width at most. */
+const COLOURS = { runOnly: { type: "rule", values: ["color-contrast", "link-in-text-block"] } };
+
 /** Looks at a page in both schemes and both widths: keeps the pictures, and axe finds nothing serious on any. */
 export async function look(page: Page, name: string): Promise<void> {
   for (const scheme of ["light", "dark"] as const) {
@@ -99,7 +111,7 @@ export async function look(page: Page, name: string): Promise<void> {
       await page.setViewportSize(size);
       await settled(page);
       await page.screenshot({ path: join(SHOTS, `${name}-${scheme}-${kind}.png`) });
-      expect(await serious(page), `${name}, ${scheme}, ${kind}`).toEqual([]);
+      expect(await serious(page, scheme === "light" ? {} : COLOURS), `${name}, ${scheme}, ${kind}`).toEqual([]);
       const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
       expect(wide, `${name} is wider than a ${kind}`).toBeLessThanOrEqual(0);
     }
@@ -116,17 +128,34 @@ async function settled(page: Page): Promise<void> {
   });
 }
 
+/** How long the page itself worked meanwhile, in ms of processor time: what else the machine does counts for nothing. */
+export async function worked(page: Page, during: () => Promise<void>): Promise<number> {
+  const session = await page.context().newCDPSession(page);
+  await session.send("Performance.enable", { timeDomain: "threadTicks" });
+  const total = async () => {
+    const { metrics } = await session.send("Performance.getMetrics");
+    const tasks = metrics.find(({ name }) => name === "TaskDuration");
+    if (!tasks) throw new Error("the browser counts no tasks");
+    return tasks.value * 1000;
+  };
+  const before = await total();
+  await during();
+  const after = await total();
+  await session.detach();
+  return after - before;
+}
+
 interface Found {
   violations: { id: string; impact: string | null; nodes: { html: string; failureSummary?: string }[] }[];
 }
 
-async function serious(page: Page): Promise<string[]> {
+async function serious(page: Page, options: object): Promise<string[]> {
   // through the debugger, which a page's policy does not bind
-  await page.evaluate(AXE);
-  const found = await page.evaluate(async () => {
+  if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(AXE);
+  const found = await page.evaluate(async (asked) => {
     const { axe } = globalThis as unknown as { axe: { run: (options: unknown) => Promise<unknown> } };
-    return await axe.run({ resultTypes: ["violations"] });
-  }) as Found;
+    return await axe.run({ resultTypes: ["violations"], ...asked });
+  }, options) as Found;
   return found.violations
     .filter((one) => one.impact === "serious" || one.impact === "critical")
     .flatMap((one) => one.nodes.slice(0, 4).map((node) => `${one.id}: ${node.html.slice(0, 200)} ${(node.failureSummary ?? "").slice(0, 300)}`));

@@ -44,8 +44,22 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
-/** Starts one; `settings` are further lines of its configuration, if need be for the port that it gets. */
-export async function startConsole(settings: string | ((port: number) => string) = ""): Promise<Console> {
+/** Further lines of a configuration, if need be for the port that it gets. */
+type Settings = string | ((port: number) => string);
+
+/** Starts one. */
+export async function startConsole(settings: Settings = ""): Promise<Console> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await begin(settings);
+    } catch (error) {
+      // a port that was free a moment ago is somebody else's
+      if (tries === 3 || !/address already in use/i.test(String(error))) throw error;
+    }
+  }
+}
+
+async function begin(settings: Settings): Promise<Console> {
   const folder = mkdtempSync(join(tmpdir(), "sallyport-browser-"));
   const [port, management] = [await freePort(), await freePort()];
   const config = join(folder, "config.yml");
@@ -102,6 +116,12 @@ export class Client {
     if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
     const cookie = answer.headers.get("set-cookie")?.split(";")[0] ?? "";
     return new Client(url, { cookie });
+  }
+
+  /** Its session, as a browser keeps it. */
+  cookie(): { name: string; value: string } {
+    const [name = "", value = ""] = (this.#headers.cookie ?? "").split("=");
+    return { name, value };
   }
 
   /** What was answered; anything but success is a failure of the test's own arrangement. */
