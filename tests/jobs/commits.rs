@@ -10,10 +10,10 @@ use lab::topology::{PUBLIC4, ip};
 use crate::place::{Place, at};
 use crate::world::Here;
 
-const OPEN: &str = "policy: research\nnetwork: domains\nallow:\n  - host: ok.sallylab.net\n  - host: four.sallylab.net\n";
+pub const OPEN: &str = "policy: research\nnetwork: domains\nallow:\n  - host: ok.sallylab.net\n  - host: four.sallylab.net\n";
 const TIGHT: &str = "policy: research\nnetwork: domains\nallow:\n  - host: four.sallylab.net\n";
 
-fn git(at: &Path, arguments: &[&str]) -> String {
+pub fn git(at: &Path, arguments: &[&str]) -> String {
     let output = Command::new("git")
         .current_dir(at)
         .env("GIT_CONFIG_NOSYSTEM", "1")
@@ -27,7 +27,7 @@ fn git(at: &Path, arguments: &[&str]) -> String {
 }
 
 /// One more commit with this policy; its name.
-fn commit(at: &Path, text: &str) -> String {
+pub fn commit(at: &Path, text: &str) -> String {
     std::fs::create_dir_all(at.join("policies")).expect("a folder");
     std::fs::write(at.join("policies/research.yml"), text).expect("a policy");
     git(at, &["add", "--all"]);

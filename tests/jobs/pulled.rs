@@ -18,6 +18,10 @@ use crate::world::{Here, lab};
 pub struct Ends(Option<Child>);
 
 impl Ends {
+    pub fn of(child: Child) -> Self {
+        Self(Some(child))
+    }
+
     fn child(&mut self) -> &mut Child {
         self.0.as_mut().expect("it was not waited for")
     }

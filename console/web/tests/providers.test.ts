@@ -1,10 +1,11 @@
 /** Signing in by a provider, as a browser does it: there, back, and in; or back with the reason. */
+import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { look, useBrowser } from "./lab/browser";
 import { Client, startConsole, until, type Console } from "./lab/console";
 import { startProvider, type Provider } from "./lab/provider";
 
-const EVE = { sub: "7", name: "Eve", email: "eve@example.com", email_verified: true, groups: ["crew"] };
+const EVE = { sub: "7", name: "Eve <img src=x onerror=alert(1)>", email: "eve@example.com", email_verified: true, groups: ["crew"] };
 /** What somebody would like a page to do with the name of a provider. */
 const NAME = "<b>Company</b>";
 
@@ -12,6 +13,7 @@ describe("sign-in by a provider", () => {
   const browser = useBrowser();
   let provider: Provider;
   let console: Console;
+  let ada: Client;
 
   beforeAll(async () => {
     provider = await startProvider();
@@ -40,7 +42,7 @@ auth:
     const page = await attempt(EVE);
     await page.getByText("This instance has no owner yet").waitFor();
     expect(page.url()).toBe(`${console.url}/`);
-    await Client.claim(console, "ada@example.com", "Ada", "correct horse battery");
+    ada = await Client.claim(console, "ada@example.com", "Ada", "correct horse battery");
   });
 
   test("each refusal has its words, which leave the address", async () => {
@@ -65,7 +67,7 @@ auth:
   test("whoever may comes in, and the page of GitHub is GitHub's", async () => {
     const page = await attempt(EVE);
     await page.getByRole("heading", { name: "Now" }).waitFor();
-    await page.getByRole("button", { name: /Eve/ }).waitFor();
+    await page.getByRole("button", { name: /Eve <img/ }).waitFor();
     const github = (await browser.open(console.url)).page;
     const [asked] = await Promise.all([
       github.waitForRequest((request) => request.url().startsWith(`${provider.url}/login/oauth/authorize?`)),
@@ -79,6 +81,27 @@ auth:
     await page.getByLabel("Email").waitFor();
     expect(page.url()).toBe(`${console.url}/`);
     expect(await page.getByRole("alert").count()).toBe(0);
+  });
+
+  test("an address that looks like another's leads nowhere else", async () => {
+    const here = (page: Page) => expect(new URL(page.url()).origin).toBe(console.url);
+    for (const path of ["//evil.example/", "/\\evil.example/", "/%5Cevil.example/", "/%2F/evil.example", "/https:evil.example"]) {
+      const answer = await fetch(console.url + path, { redirect: "manual" });
+      expect([answer.status, answer.headers.get("location")], path).toEqual([404, null]);
+    }
+    for (const path of ["/?next=//evil.example", "/account?redirect=https:evil.example", "/device?next=javascript:alert(1)#//evil.example"]) {
+      const { page } = await browser.open(console.url + path, { as: ada });
+      await page.getByRole("link", { name: "Jobs" }).click();
+      await page.getByRole("heading", { name: "Jobs" }).waitFor();
+      here(page);
+    }
+    const { page } = await browser.open(`${console.url}/account?next=//evil.example`);
+    await page.getByLabel("Email").fill("ada@example.com");
+    await page.getByLabel("Password", { exact: true }).fill("correct horse battery");
+    await page.getByRole("button", { name: "Sign in", exact: true }).click();
+    await page.getByRole("navigation", { name: "Pages" }).waitFor();
+    here(page);
+    expect(new URL(page.url()).pathname).toBe("/account");
   });
 
   test("a provider that does not answer is told where its button is", async () => {
