@@ -24,6 +24,15 @@ fn lines(file: &str) -> Vec<String> {
         .collect()
 }
 
+/// A title of a browser test as a row writes it: its words with dashes between them.
+fn dashed(title: &str) -> String {
+    let words: Vec<&str> = title
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .collect();
+    words.join("-")
+}
+
 /// What is wrong with a row's right half.
 fn complaint(covers: &str) -> Option<String> {
     if let Some(reason) = covers.strip_prefix("later: ") {
@@ -37,6 +46,13 @@ fn complaint(covers: &str) -> Option<String> {
         let Ok(text) = std::fs::read_to_string(root().join(file)) else {
             return Some(format!("{file} is not there"));
         };
+        if file.ends_with(".test.ts") {
+            let mut titles = text
+                .lines()
+                .filter_map(|l| l.trim_start().strip_prefix("test(\"")?.split('"').next());
+            return (!titles.any(|title| dashed(title) == name))
+                .then(|| format!("{file} has no test {name}"));
+        }
         // the function itself, under an attribute that makes it a test
         let at = text.find(&format!("fn {name}("));
         let Some(at) = at else {
@@ -98,6 +114,10 @@ fn cases_without_a_test_or_with_one_that_is_gone_are_noticed() {
     assert!(complaint("tests/audit/coverage.rs::no_such_test").is_some());
     assert!(complaint("tests/audit/coverage.rs::complaint").is_some());
     assert!(complaint("tests/audit/nowhere.rs::x").is_some());
+    let browser = "console/web/tests/accounts.test.ts::";
+    assert!(complaint(&format!("{browser}people")).is_some());
+    let title = "a-token-is-shown-once-works-and-does-not-once-it-is-revoked";
+    assert_eq!(complaint(&format!("{browser}{title}")), None);
     assert_eq!(
         complaint("tests/audit/coverage.rs::every_attack_case_is_a_test_or_says_what_it_waits_for"),
         None
