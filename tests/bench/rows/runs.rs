@@ -1,7 +1,6 @@
 //! Run start to first byte of output, beside the engine alone.
 
 use std::io::Read;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -45,7 +44,6 @@ pub fn runs(options: &Options, table: &mut Table) -> Result<()> {
                 .args(["run", "--quiet", "--policy", "none", "--", "echo", "hi"]),
         )
     };
-    wait_until(&config, &ours)?;
     let runner = runner::Client::new(files.path().join("runner.sock"));
     let figures = in_turn(
         options.reps * 2,
@@ -94,17 +92,8 @@ impl Drop for Up {
     }
 }
 
-fn wait_until(config: &Path, ready: &dyn Fn() -> Result<f64>) -> Result<()> {
-    let start = Instant::now();
-    let mut last = ready();
-    while last.is_err() && start.elapsed() < Duration::from_mins(1) {
-        last = ready();
-    }
-    last.map(drop)
-        .with_context(|| format!("no run succeeded within 60 s with {}", config.display()))
-}
-
-/// Waits until the pool is full: a run starts from a warm one, and neither pays for filling it.
+/// Waits until the runner is there and its pool is full: a run starts from a warm one, and neither pays for filling it.
+/// (A run that is asked for earlier than that would start a runner of its own.)
 #[expect(
     clippy::disallowed_methods,
     reason = "asking without a pause would take the CPU that filling needs"
@@ -114,13 +103,17 @@ fn warm(runner: &runner::Client) -> Result<()> {
         .enable_all()
         .build()?;
     let start = Instant::now();
-    while runtime.block_on(runner.health())?.pooled < POOL {
+    loop {
+        let health = runtime.block_on(runner.health());
+        if health.as_ref().is_ok_and(|health| health.pooled >= POOL) {
+            return Ok(());
+        }
         if start.elapsed() > Duration::from_mins(1) {
+            health.context("the runner is not there after a minute")?;
             bail!("the pool is not full after a minute");
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    Ok(())
 }
 
 /// Milliseconds from start of the command to its first byte of output.
