@@ -24,6 +24,7 @@ use crate::server::idempotent::ShownOnce;
 use crate::server::identify::{Caller, Who};
 use crate::server::input::{At, Input};
 use crate::server::problem::{Problem, Wrong};
+use crate::server::rate::network;
 use crate::store::codes::{Code, Most, NewCode};
 use crate::store::sessions::NewToken;
 
@@ -31,7 +32,8 @@ use crate::store::sessions::NewToken;
 const WAITS: Millis = 10 * MINUTE;
 /// Seconds between two looks of a program.
 const INTERVAL: u32 = 2;
-/// Waiting at once; a team behind one address signs in together.
+/// Waiting at once; a team behind one address signs in together. Where all places are taken the greediest network's oldest
+/// code gives way, so that strangers keep nobody out.
 const MOST: Most = Most {
     of_address: 20,
     of_all: 10_000,
@@ -209,6 +211,7 @@ pub async fn begin(
         scope: &input.scope,
         days: input.expires_in_days,
         address: &address(caller.client),
+        network: &network(caller.client.0).to_string(),
         agent: &agent,
         ends: now + WAITS,
     };

@@ -1,12 +1,14 @@
 //! Letting programs in by a code, on both engines: once, in time, by people, and never by guessing.
 
+use std::time::Duration;
+
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::clock;
 use crate::server::testing::{Answer, Console, signed_in};
-use crate::store::Store;
 use crate::store::testing::each;
+use crate::store::{Lock, Store};
 
 struct Lobby {
     console: Console,
@@ -116,7 +118,12 @@ async fn a_token_is_none_before_somebody_said_yes_and_is_got_once() {
             .ask(Method::DELETE, &token, &[("cookie", &lobby.cookie)])
             .await;
         assert_eq!(lobby.try_token(&asked).await, 401);
-        // who said yes is in the audit log
+        // who said yes is in the audit log, and not that somebody asked: strangers would write it full
+        let all = store.audit_after(None, 0, 1000).await.unwrap();
+        assert!(
+            all.iter().all(|entry| entry.action != "code.ask"),
+            "{all:?}"
+        );
         let entries = store
             .audit_after(Some(&lobby.workspace), 0, 100)
             .await
@@ -233,6 +240,30 @@ async fn guessing_ends_and_asking_without_end_does_too() {
                 .status,
             413
         );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn whoever_asks_to_be_let_in_waits_for_no_lock_of_others() {
+    each(async |store| {
+        let lobby = lobby(&store).await;
+        let Store::Postgres(pool) = &store else {
+            // SQLite has one writer at a time anyway
+            assert_eq!(lobby.try_begin("read").await.status, 201);
+            return;
+        };
+        let mut other = pool.begin().await.unwrap();
+        for lock in [Lock::Accounts, Lock::Audit] {
+            sqlx::query("SELECT pg_advisory_xact_lock($1)")
+                .bind(lock as i64)
+                .execute(&mut *other)
+                .await
+                .unwrap();
+        }
+        let asked = tokio::time::timeout(Duration::from_secs(10), lobby.begin("read")).await;
+        assert!(asked.is_ok(), "it waits for who is changing accounts");
+        other.rollback().await.unwrap();
     })
     .await;
 }

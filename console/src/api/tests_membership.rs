@@ -154,6 +154,7 @@ async fn who_signs_in_while_their_provider_is_asked_stays_and_nobody_is_asked_ab
         let session = sign_in(&console, &double, "oidc").await.1.unwrap();
         ago(&store, 10).await;
         let turn = Turn {
+            provider: "oidc",
             since: clock::now() - MINUTE,
             asked: clock::now() - MINUTE,
         };
@@ -283,6 +284,53 @@ async fn many_people_of_a_slow_provider_are_asked_about_at_the_same_time() {
             .bind(begun).fetch_one(pool).await)
         .unwrap();
         assert_eq!(confirmed, PEOPLE);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_provider_that_hangs_keeps_nobody_of_the_other_waiting() {
+    /// More than are asked about at the same time.
+    const PEOPLE: i64 = 40;
+    each(async |store| {
+        let double = Double::start().await;
+        let console = console(store.clone(), &double, Some(&["crew"])).await;
+        let account = json!({ "body": { "id": 3, "login": "mona", "name": null } });
+        double.0.lock().unwrap().github = json!({ "user": account });
+        let session = sign_in(&console, &double, "github").await.1.unwrap();
+        ago(&store, 14).await;
+        let mona = clock::now();
+        for n in 0..PEOPLE {
+            comes(&console, &format!("p{n}")).await;
+        }
+        // they were all asked about before her
+        let waits = mona - 12 * MINUTE;
+        on!(&store, pool => sqlx::query("UPDATE identities SET checked_at = $1, asked_at = $2 WHERE provider = 'oidc'")
+            .bind(waits).bind(mona - 20 * MINUTE).execute(pool).await.map(|_| ()))
+        .unwrap();
+        double.0.lock().unwrap().slow = Duration::from_hours(1);
+        let confirmed = async {
+            let since = "SELECT count(*) FROM identities WHERE provider = 'github' AND checked_at >= $1";
+            loop {
+                let count: i64 = on!(&store, pool => sqlx::query_scalar(since).bind(mona).fetch_one(pool).await).unwrap();
+                if count == 1 {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let both = async {
+            tokio::select! {
+                () = membership::check(&console.app, clock::now()) => panic!("it hangs"),
+                () = confirmed => {}
+            }
+        };
+        let answered = tokio::time::timeout(Duration::from_mins(1), both).await;
+        assert!(answered.is_ok(), "she waits for them");
+        // nobody had given up on the one that hangs before she was confirmed
+        let hang = double.0.lock().unwrap().at_once.0;
+        assert!(hang <= 32, "{hang}");
+        assert_eq!(me(&console, &session).await.status, 200);
     })
     .await;
 }

@@ -67,10 +67,7 @@ pub async fn admit(
     }
     // what runners tell is no change that somebody asked for: the store has whose it is
     if !changes || rule(action).reach == Reach::Runner {
-        parts.extensions.insert(caller);
-        let mut response = next.run(Request::from_parts(parts, body)).await;
-        response.extensions_mut().insert(Admitted);
-        return Ok(response);
+        return Ok(answer(parts, body, caller, next).await);
     }
     // A body may come as slowly as its sender likes: whoever may no longer when it is there may not.
     let body = match action {
@@ -79,6 +76,10 @@ pub async fn admit(
         }
         _ => input::whole(body).await?,
     };
+    // anybody asks to be let in: who says yes changes something, and is told
+    if action == Action::AskCode {
+        return Ok(answer(parts, Body::from(body), caller, next).await);
+    }
     if !body.is_empty() && rule(action).reach != Reach::Open {
         caller = asked.caller(&app, &parts).await?;
         permit(&app, &asked, &mut caller).await?;
@@ -101,12 +102,20 @@ pub async fn admit(
     let request = Request::from_parts(parts, Body::from(body));
     // In a task of its own: a client that hangs up, or an answer that takes too long, ends the waiting and not a change
     // between being made and being told.
-    let (answering, answer) = oneshot::channel();
+    let (answering, answered) = oneshot::channel();
     app.tasks.clone().spawn("change", async move {
         let done = carry_out(&app, &caller, &asked, change, next.run(request));
         let _ = answering.send(done.await);
     });
-    answer.await.unwrap_or_else(|_| Err(Problem::internal()))
+    answered.await.unwrap_or_else(|_| Err(Problem::internal()))
+}
+
+/// The handler's answer to what changes nothing that is told.
+async fn answer(mut parts: Parts, body: Body, caller: Caller, next: Next) -> Response {
+    parts.extensions.insert(caller);
+    let mut response = next.run(Request::from_parts(parts, body)).await;
+    response.extensions_mut().insert(Admitted);
+    response
 }
 
 /// What is asked, and of what.
@@ -214,6 +223,28 @@ async fn permit(app: &App, asked: &Asked, caller: &mut Caller) -> Result<(), Pro
     Ok(())
 }
 
+/// In the extensions of an answer to what [`intend`] was told before: however it ended is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Intended;
+
+/// Tells the audit log of what is about to be done outside of the store, which cannot be undone: as accepted (202), before
+/// it is done. Without that entry it is not done.
+pub async fn intend(
+    app: &App,
+    caller: &Caller,
+    action: Action,
+    subject: &str,
+) -> Result<(), Problem> {
+    let asked = Asked {
+        action,
+        success: StatusCode::ACCEPTED,
+        workspace: String::new(),
+        subject: String::new(),
+    };
+    let told = told(caller, &asked, subject, StatusCode::ACCEPTED);
+    Ok(app.store.tell_audit(&told, crate::clock::now()).await?)
+}
+
 /// Carries a request out. Its change tells itself; what changed nothing, and refusals, are told here.
 async fn carry_out(
     app: &App,
@@ -225,7 +256,8 @@ async fn carry_out(
     let mut response = change::scope(change.clone(), act).await;
     let status = response.status();
     let is_good = status.is_success() || status.is_redirection();
-    if is_told(status) && !(is_good && change.made()) {
+    let intended = response.extensions().get::<Intended>().is_some();
+    if (is_told(status) || intended) && !(is_good && change.made()) {
         let about = response.extensions().get::<About>();
         let subject = about.map_or_else(|| change.subject(), |about| about.0.clone());
         record(app, caller, asked, &subject, status).await?;

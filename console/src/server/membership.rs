@@ -2,7 +2,8 @@
 //!
 //! Who is no member any more is signed out, and their tokens end, within a quarter of an hour. A provider that cannot be
 //! asked ends nothing: whom it has not confirmed for that long ([`CONFIRMED`]) has no access until it does, and then
-//! everything that they had. Many are asked about at the same time, so that a slow provider keeps nobody waiting.
+//! everything that they had. Many are asked about at the same time, and each provider has rounds and places of its own, so
+//! that a slow one keeps nobody waiting, and one that hangs nobody of the other.
 //! A token that is good once is refused after an answer that was lost: such a refusal says nothing about the person.
 //!
 //! [`CONFIRMED`]: crate::store::identities::CONFIRMED
@@ -10,6 +11,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use tokio::sync::OnceCell;
 
@@ -28,8 +30,8 @@ use crate::vault::{Place, VaultError};
 const AGAIN: Millis = 2 * MINUTE;
 /// How often it is looked whom to ask about: so many times in what lies between two questions about somebody.
 const LOOKS: Millis = 16;
-/// People who are asked about at the same time. With two answers of two seconds each, two thousand of them take four
-/// minutes, of the seven that are left between the slowest setting and the promise.
+/// People of one provider who are asked about at the same time. With two answers of two seconds each, two thousand of them
+/// take four minutes, of the seven that are left between the slowest setting and the promise.
 const AT_ONCE: usize = 32;
 
 /// Whether the settings let somebody in.
@@ -72,32 +74,48 @@ async fn keep_tokens(app: &App, identity: &Identity, tokens: &str) -> Result<(),
 
 /// Until the console stops.
 pub async fn keep_checked(app: App) {
-    if app.config.providers.is_empty() {
-        return;
-    }
+    let app = &app;
     let every = app.config.providers.recheck / LOOKS;
-    let mut turns = tokio::time::interval(Duration::from_millis(every.unsigned_abs().max(1)));
-    // a round that took long is followed by no burst of others
-    turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        turns.tick().await;
-        check(&app, clock::now()).await;
-    }
+    let every = Duration::from_millis(every.unsigned_abs().max(1));
+    let each = there(app).map(async |provider| {
+        let mut turns = tokio::time::interval(every);
+        // a round that took long is followed by no burst of others
+        turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            turns.tick().await;
+            check_people(app, provider, clock::now()).await;
+        }
+    });
+    join_all(each).await;
 }
 
-/// What one round of questions reads once.
+/// The providers of the settings, as the store calls them.
+fn there(app: &App) -> impl Iterator<Item = &'static str> {
+    let providers = &app.config.providers;
+    let oidc = providers.oidc.as_ref().map(|_| "oidc");
+    oidc.into_iter()
+        .chain(providers.github.as_ref().map(|_| "github"))
+}
+
+/// What one round of questions to one provider reads once.
 #[derive(Default)]
 struct Round {
     /// `None`: the provider does not say.
     oidc: OnceCell<Option<(Discovered, KeySet)>>,
-    /// Whether the log has it that a provider cannot be asked.
+    /// Whether the log has it that it cannot be asked.
     told: AtomicBool,
 }
 
 /// Asks about everybody who was not asked about for a while.
 pub async fn check(app: &App, now: Millis) {
+    join_all(there(app).map(|provider| check_people(app, provider, now))).await;
+}
+
+/// The same about one provider's people.
+async fn check_people(app: &App, provider: &'static str, now: Millis) {
     let round = &Round::default();
     let turn = Turn {
+        provider,
         since: now - app.config.providers.recheck,
         asked: now - AGAIN,
     };

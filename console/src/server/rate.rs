@@ -40,6 +40,14 @@ impl Counted {
     }
 }
 
+/// What one operator or customer may well have whole: the /24 of an IPv4 address, the /48 of an IPv6 one.
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => IpAddr::V4((u32::from(v4) & !0xff).into()),
+        IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) & !(u128::MAX >> 48)).into()),
+    }
+}
+
 /// The buckets.
 #[derive(Clone, Debug)]
 pub struct Rates(Cache<Counted, Arc<Mutex<Bucket>>>);
@@ -114,5 +122,8 @@ mod tests {
         assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1:2:3"));
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        let wide = |text: &str| network(text.parse().unwrap()).to_string();
+        assert_eq!(wide("2001:db8:1:2::3"), "2001:db8:1::");
+        assert_eq!(wide("::ffff:192.0.2.1"), "192.0.2.0");
     }
 }

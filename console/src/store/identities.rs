@@ -17,6 +17,8 @@ pub const CONFIRMED: Millis = 15 * MINUTE;
 /// Whose turn it is to be asked about.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
+    /// Whose people are asked about.
+    pub provider: &'static str,
     /// Who was confirmed later than this is fresh.
     pub since: Millis,
     /// Who was asked about later than this is being asked about, or was just now.
@@ -125,14 +127,6 @@ impl Store {
             .bind(state).bind(browser).bind(now).fetch_optional(pool).await)?)
     }
 
-    /// Forgets sign-ins that nobody has finished.
-    pub async fn forget_sign_ins(&self, now: Millis) -> Result<u64, StoreError> {
-        Ok(
-            on!(self, pool => sqlx::query("DELETE FROM sign_ins WHERE expires_at <= $1")
-            .bind(now).execute(pool).await.map(|done| done.rows_affected()))?,
-        )
-    }
-
     /// The user who somebody is; made at their first sign-in. Nobody becomes a user who is there already: an address
     /// that a provider names is no proof here.
     pub async fn admit_identity(
@@ -197,7 +191,7 @@ impl Store {
         )
     }
 
-    /// Claims the next person with a live session or a token about whom the provider has said nothing since `turn.since`
+    /// Claims the provider's next person with a live session or a token about whom it has said nothing since `turn.since`
     /// and whom nobody has claimed since `turn.asked` without an answer, longest ago first. Another console claims others, for `now` is when
     /// it is claimed. Comes as it was before that.
     pub async fn claim_identity(
@@ -207,11 +201,12 @@ impl Store {
     ) -> Result<Option<Identity>, StoreError> {
         Ok(transact!(self, Lock::Sealed, tx => {
             let next: Option<Identity> = sqlx::query_as(identities_where!(
-                "checked_at < $1 AND (asked_at <= $2 OR asked_at <= checked_at) AND (EXISTS (SELECT 1 FROM sessions s WHERE s.user_id = identities.user_id AND s.expires_at > $3) \
+                "provider = $4 AND checked_at < $1 AND (asked_at <= $2 OR asked_at <= checked_at) AND (EXISTS (SELECT 1 FROM sessions s WHERE s.user_id = identities.user_id AND s.expires_at > $3) \
                  OR EXISTS (SELECT 1 FROM tokens t WHERE t.user_id = identities.user_id)) ORDER BY asked_at LIMIT 1"))
                 .bind(turn.since)
                 .bind(turn.asked)
                 .bind(now)
+                .bind(turn.provider)
                 .fetch_optional(&mut *tx)
                 .await?;
             if let Some(next) = &next {
