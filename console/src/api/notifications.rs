@@ -34,7 +34,8 @@ pub struct NotificationView {
     pub kind: String,
     /// A URL or an address.
     pub address: String,
-    /// About what: `run.failed`, `run.succeeded`, `run.denied` (a name that a job was not denied before),
+    /// About what: `run.failed`, `run.succeeded`, `run.denied` (a name that a job was not denied before; `full` in it, once:
+    /// no more names of the job are kept),
     /// `gateway.enforcement` (lost, and back).
     pub topics: Vec<String>,
     /// When it was made, in milliseconds since 1970.
@@ -60,7 +61,8 @@ pub struct NotificationInput {
     kind: String,
     /// A URL or an address.
     address: String,
-    /// About what: `run.failed`, `run.succeeded`, `run.denied` (a name that a job was not denied before),
+    /// About what: `run.failed`, `run.succeeded`, `run.denied` (a name that a job was not denied before; `full` in it, once:
+    /// no more names of the job are kept),
     /// `gateway.enforcement` (lost, and back).
     topics: Vec<String>,
 }

@@ -120,14 +120,19 @@ async fn news(app: &App, event: &Event, told: &mut ToldNames) -> Result<Vec<News
         return Ok(all);
     };
     if let Some(job) = &run.job_id {
-        let (mut names, more) = app.store.fresh_denials(job, &over.run).await?;
-        names.retain(|name| told.insert((job.clone(), name.clone())));
-        if !names.is_empty() {
-            let data = json!({ "run": over.run, "job": job, "name": run.job_name, "names": names, "more": more });
+        let mut fresh = app.store.fresh_denials(job, &over.run).await?;
+        fresh
+            .names
+            .retain(|name| told.insert((job.clone(), name.clone())));
+        let keeps = fresh.keeps();
+        let first = !fresh.full || told.insert((job.clone(), keeps.concat()));
+        if !fresh.names.is_empty() && first {
+            let data = json!({ "run": over.run, "job": job, "name": run.job_name, "names": fresh.names, "more": fresh.more,
+                "full": fresh.full });
             let mut denied = News::asked(&over.workspace, "run.denied", &body("run.denied", &data));
             denied.denied = Some(Denied {
                 job: job.clone(),
-                names,
+                names: keeps,
             });
             all.push(denied);
         }

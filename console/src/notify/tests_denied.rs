@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use super::read;
 use crate::api::runs_tests::{Desk, carry_out};
 use crate::clock;
-use crate::store::Store;
+use crate::server::tidy::tidy;
 use crate::store::testing::each;
+use crate::store::{Store, on};
 
 /// Somebody who is told about some topics: the id of the notification.
 async fn teller(desk: &Desk, name: &str, topics: &[&str]) -> String {
@@ -106,6 +107,41 @@ async fn a_run_with_more_new_names_than_anybody_reads_is_one_bounded_message() {
         said.sort_by_key(|(names, _)| names.to_string());
         let (a, b, all) = (json!(["a.example"]), json!(["b.example"]), json!(false));
         assert_eq!(said, [(&a, &all), (&b, &all)]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn that_no_more_names_of_a_job_are_kept_is_told_once_and_names_go_with_their_job() {
+    each(async |store| {
+        let desk = Desk::of(&store, "ada").await;
+        store.notified().await.unwrap();
+        let id = teller(&desk, "denials", &["run.denied"]).await;
+        let (job, other) = (desk.job("j", json!({})).await, desk.job("other", json!({})).await);
+        let many = "INSERT INTO denied_names (job_id, name, first_at) \
+            WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $2) SELECT $1, 'x' || i, 1 FROM n";
+        for (job, count) in [(&job, 4_999_i64), (&other, 3), (&"gone".to_owned(), 2_500)] {
+            on!(&store, pool => sqlx::query(many).bind(job).bind(count).execute(pool).await.map(|_| ())).unwrap();
+        }
+        let said = async |records: &[(u64, &str)]| {
+            runs(&store, &desk, &job, records).await;
+            told(&desk, &id).await
+        };
+        let last = said(&[(1, "last.example")]).await;
+        assert_eq!((last.len(), &last[0].1["data"]["full"]), (1, &json!(false)));
+        let full = said(&[(2, "one.example"), (3, "last.example")]).await;
+        let data = &full[0].1["data"];
+        assert_eq!((full.len(), &data["full"], &data["names"]), (2, &json!(true), &json!(["one.example"])));
+        assert_eq!(said(&[(4, "two.example")]).await.len(), 2, "once");
+        let kept = async |job: &str| -> i64 {
+            let count = "SELECT count(*) FROM denied_names WHERE job_id = $1";
+            on!(&store, pool => sqlx::query_scalar(count).bind(job).fetch_one(pool).await).unwrap()
+        };
+        assert_eq!((kept(&job).await, kept("gone").await), (5_001, 2_500));
+        tidy(&desk.console.app, clock::now()).await.unwrap();
+        assert_eq!((kept(&job).await, kept(&other).await, kept("gone").await), (5_001, 3, 0));
+        let removed = desk.tell_with(Method::DELETE, &format!("/jobs/{job}"), &[("if-match", "\"1\"")], json!({})).await;
+        assert_eq!((removed.status.as_u16(), kept(&job).await), (204, 0), "{}", removed.text);
     })
     .await;
 }

@@ -30,7 +30,7 @@ pub mod stream;
 pub mod tag;
 #[cfg(test)]
 pub(crate) mod testing;
-mod tidy;
+pub mod tidy;
 pub mod tls;
 pub mod turns;
 

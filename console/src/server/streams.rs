@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::follow::{follow, listen};
 use super::testing::{Console, signed_in};
 use crate::accounts::secret::{Opens, Secret};
+use crate::store::forget::Passing;
 use crate::store::sessions::NewToken;
 use crate::store::testing::each;
 use crate::store::users::{Changed, UserChange};
@@ -365,7 +366,7 @@ async fn whoever_was_away_too_long_is_told_to_begin_anew() {
         let (_, cookie) = signed_in(&store, "ada", true).await;
         let first = append(&store, "instance", "old", 1).await;
         append(&store, "instance", "old", 2).await;
-        store.forget_events(6).await.unwrap();
+        store.forget(Passing::Events, 6).await.unwrap();
         append(&store, "instance", "new", 3).await;
         let console = running(&store).await;
         let from = first.to_string();

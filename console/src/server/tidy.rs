@@ -1,14 +1,15 @@
 //! Forgets what is over: sessions, tokens, links, counted attempts, and what `console.retention` no longer keeps.
 //!
-//! A pass forgets a bounded number of rows, each few in a transaction of their own; what is left then is the next pass's,
-//! which comes sooner. Failure stance: what cannot be forgotten now is forgotten later.
+//! A pass forgets a bounded number of rows, each few in a transaction of their own, and between two of them others have as
+//! long to write; what is left then is the next pass's, which comes sooner. Failure stance: what cannot be forgotten now is forgotten later.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
 use super::app::App;
 use crate::clock::{self, DAY, Millis};
+use crate::store::forget::Passing;
 use crate::store::{StoreError, replays};
 
 /// Nothing depends on it being sooner: what is over is not found anyway.
@@ -21,6 +22,15 @@ const RATES: Millis = 7 * DAY;
 const AT_ONCE: i64 = 20;
 /// Such transactions of one kind in a pass.
 const STEPS: u32 = 50;
+/// What is kept for a while after it happened.
+const AGING: [Passing; 6] = [
+    Passing::Attempts,
+    Passing::Answers,
+    Passing::Deliveries,
+    Passing::FlowRates,
+    Passing::Events,
+    Passing::DeniedNames,
+];
 
 /// Whether a pass left something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,22 +57,23 @@ pub async fn keep_tidy(app: App) {
 
 /// A pass.
 pub async fn tidy(app: &App, now: Millis) -> Result<Left, StoreError> {
-    let (store, kept) = (&app.store, app.config.retention);
-    store.forget_expired(now, now - DAY).await?;
-    store.forget_sign_ins(now).await?;
-    store.forget_deliveries(now - kept.deliveries).await?;
-    store.forget_answers(now - replays::KEPT).await?;
-    store.forget_flow_rates(now - RATES).await?;
-    store.forget_events(now - kept.events).await?;
     let mut left = Left::Nothing;
-    for kind in [Kind::Runs, Kind::Output, Kind::Flows] {
+    let kinds = Passing::ENDING.into_iter().chain(AGING);
+    let kinds = kinds.map(Kind::Passing);
+    for kind in kinds.chain([Kind::Runs, Kind::Output, Kind::Flows]) {
         let mut steps = 0;
-        while kind.step(app, now).await? > 0 {
+        loop {
+            let begun = Instant::now();
+            if kind.step(app, now).await? == 0 {
+                break;
+            }
             steps += 1;
             if steps == STEPS {
                 left = Left::More;
                 break;
             }
+            // as long as it kept others from writing it lets them
+            sleep(begun.elapsed()).await;
         }
     }
     Ok(left)
@@ -71,16 +82,33 @@ pub async fn tidy(app: &App, now: Millis) -> Result<Left, StoreError> {
 /// What is forgotten in steps.
 #[derive(Clone, Copy)]
 enum Kind {
+    Passing(Passing),
     Runs,
     Output,
     Flows,
 }
 
 impl Kind {
-    /// Forgets a few; returns how many.
+    /// Forgets some; 0: nothing is left.
     async fn step(self, app: &App, now: Millis) -> Result<u64, StoreError> {
         let (store, kept) = (&app.store, app.config.retention);
         match self {
+            Self::Passing(what) => {
+                let keeps = match what {
+                    Passing::Attempts => DAY,
+                    Passing::Answers => replays::KEPT,
+                    Passing::FlowRates => RATES,
+                    Passing::Deliveries => kept.deliveries,
+                    Passing::Events => kept.events,
+                    Passing::Sessions
+                    | Passing::Tokens
+                    | Passing::OwnerLinks
+                    | Passing::Codes
+                    | Passing::SignIns
+                    | Passing::DeniedNames => 0,
+                };
+                store.forget(what, now - keeps).await
+            }
             Self::Runs => store.forget_runs(now - kept.runs, AT_ONCE).await,
             Self::Output => store.forget_output(now - kept.output, AT_ONCE).await,
             Self::Flows => store.forget_flows(now - kept.flows, AT_ONCE).await,

@@ -151,23 +151,13 @@ impl Store {
         listener.listen(CHANNEL).await?;
         Ok(Some(listener))
     }
-
-    /// Forgets events from before a time. Their numbers are never used again.
-    pub async fn forget_events(&self, before: Millis) -> Result<u64, StoreError> {
-        Ok(
-            on!(self, pool => sqlx::query("DELETE FROM events WHERE at < $1")
-            .bind(before)
-            .execute(pool)
-            .await
-            .map(|done| done.rows_affected()))?,
-        )
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
+    use super::super::forget::Passing;
     use super::super::testing::each;
 
     #[tokio::test]
@@ -200,7 +190,7 @@ mod tests {
     async fn forgotten_events_leave_their_numbers_unused() {
         each(async |store| {
             let last = store.append_event("t", "a", &json!({}), 10).await.unwrap();
-            assert_eq!(store.forget_events(11).await.unwrap(), 1);
+            assert_eq!(store.forget(Passing::Events, 11).await.unwrap(), 1);
             assert!(store.append_event("t", "b", &json!({}), 12).await.unwrap() > last);
         })
         .await;

@@ -43,6 +43,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!(13, "0013_turns"),
     migration!(14, "0014_runner_keys"),
     migration!(15, "0015_fair_codes"),
+    migration!(16, "0016_bounded_retention"),
 ];
 
 /// The newest version that this program knows.

@@ -12,6 +12,7 @@ pub mod denials;
 pub mod dump;
 pub mod events;
 pub mod flows;
+pub mod forget;
 pub mod growth;
 pub mod hardening;
 pub mod identities;

@@ -365,12 +365,4 @@ impl Store {
             .bind(notification).bind(before).bind(most).fetch_all(pool).await)?,
         )
     }
-
-    /// Forgets deliveries that are over, from before a time.
-    pub async fn forget_deliveries(&self, before: Millis) -> Result<u64, StoreError> {
-        Ok(
-            on!(self, pool => sqlx::query("DELETE FROM deliveries WHERE state <> 'waiting' AND created_at < $1")
-            .bind(before).execute(pool).await.map(|done| done.rows_affected()))?,
-        )
-    }
 }

@@ -130,11 +130,4 @@ impl Store {
             .bind(&key.actor).bind(&key.digest).bind(&key.claim).execute(pool).await.map(|_| ()))?;
         Ok(())
     }
-
-    /// Forgets answers from before a time.
-    pub async fn forget_answers(&self, before: Millis) -> Result<(), StoreError> {
-        on!(self, pool => sqlx::query("DELETE FROM replays WHERE created_at <= $1")
-            .bind(before).execute(pool).await.map(|_| ()))?;
-        Ok(())
-    }
 }

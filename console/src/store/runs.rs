@@ -1,6 +1,6 @@
 //! Runs as they are read: lists of a workspace, one run, what it ran, and forgetting old ones.
 
-use super::{Store, StoreError, on, row, transact};
+use super::{Store, StoreError, on, row};
 use crate::clock::Millis;
 
 /// The topic of a run's own events: `state`, `output`, `flows`, `steps`.
@@ -192,25 +192,6 @@ impl Store {
             "r.workspace_id = $1 AND r.job_id = $2 AND r.id < $3 AND r.started_at IS NOT NULL AND r.ended_at IS NOT NULL \
              ORDER BY r.id DESC LIMIT 1"))
             .bind(&run.workspace_id).bind(&run.job_id).bind(&run.id).fetch_optional(pool).await)?)
-    }
-
-    /// Forgets runs that were over before a time, with all that is kept of them, at most so many; returns how many.
-    pub async fn forget_runs(&self, before: Millis, most: i64) -> Result<u64, StoreError> {
-        Ok(transact!(self, tx => {
-            for statement in [
-                "DELETE FROM run_output WHERE run_id IN (SELECT id FROM runs WHERE ended_at < $1 ORDER BY ended_at, id LIMIT $2)",
-                "DELETE FROM run_steps WHERE run_id IN (SELECT id FROM runs WHERE ended_at < $1 ORDER BY ended_at, id LIMIT $2)",
-                "DELETE FROM flows WHERE run_id IN (SELECT id FROM runs WHERE ended_at < $1 ORDER BY ended_at, id LIMIT $2)",
-            ] {
-                sqlx::query(statement).bind(before).bind(most).execute(&mut *tx).await?;
-            }
-            sqlx::query("DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE ended_at < $1 ORDER BY ended_at, id LIMIT $2)")
-                .bind(before)
-                .bind(most)
-                .execute(&mut *tx)
-                .await?
-                .rows_affected()
-        }))
     }
 }
 

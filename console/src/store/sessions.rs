@@ -195,24 +195,6 @@ impl Store {
             .execute(pool).await.map(|done| done.rows_affected()))?)
     }
 
-    /// Forgets what is over: sessions, tokens, links, attempts from before a time.
-    pub async fn forget_expired(
-        &self,
-        now: Millis,
-        attempts_before: Millis,
-    ) -> Result<(), StoreError> {
-        for (statement, time) in [
-            ("DELETE FROM sessions WHERE expires_at <= $1", now),
-            ("DELETE FROM tokens WHERE expires_at <= $1", now),
-            ("DELETE FROM owner_links WHERE expires_at <= $1", now),
-            ("DELETE FROM codes WHERE expires_at <= $1", now),
-            ("DELETE FROM attempts WHERE at <= $1", attempts_before),
-        ] {
-            on!(self, pool => sqlx::query(statement).bind(time).execute(pool).await.map(|_| ()))?;
-        }
-        Ok(())
-    }
-
     /// Keeps a token and returns its id.
     pub async fn add_token(&self, token: NewToken<'_>, now: Millis) -> Result<String, StoreError> {
         let made = id();

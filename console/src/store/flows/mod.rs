@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use super::{Store, StoreError, on, row};
 use crate::clock::{Millis, SECOND};
 
-pub use recent::{FlowPlace, RecentFlow};
+pub use recent::{FlowPage, FlowPlace, RecentFlow};
 
 /// Rows of one run; the journal has the others.
 pub const MOST_KEPT: i64 = 50_000;
@@ -318,13 +318,5 @@ impl Store {
             "SELECT starts, permitted, denied, failed, up, down FROM flow_rates \
              WHERE workspace_id = $1 AND starts >= $2 ORDER BY starts LIMIT 2000")
             .bind(workspace).bind(since).fetch_all(pool).await)?)
-    }
-
-    /// Forgets sums from before a time.
-    pub async fn forget_flow_rates(&self, before: Millis) -> Result<u64, StoreError> {
-        Ok(
-            on!(self, pool => sqlx::query("DELETE FROM flow_rates WHERE starts < $1")
-            .bind(before).execute(pool).await.map(|done| done.rows_affected()))?,
-        )
     }
 }
