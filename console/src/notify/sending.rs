@@ -3,7 +3,8 @@
 //! Receivers are told one thing after the other, and many receivers at once: a few of one host or of the mail server, some
 //! of one workspace, more of all workspaces of one owner, [`AT_ONCE`] of all; workspaces have turns, and who takes nothing
 //! gives its place up. So whoever makes receivers that hang holds up their own workspaces, and of others only who is told
-//! at the same host. It takes four owners together to hold everybody up, for [`WHOLE`](super::WHOLE) at a time.
+//! at the same host. The fewer places are free the fewer of them one owner may have ([`SHARE`]), so it takes more than a
+//! dozen owners together to hold everybody up, for [`WHOLE`](super::WHOLE) at a time.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ const AT_ONCE: usize = 64;
 const OF_ONE_WORKSPACE: usize = 8;
 /// Of all workspaces of one owner: making more of them gives nobody more places.
 const OF_ONE_OWNER: usize = 16;
+/// An owner has another place only while this many times as many as they have are free: whoever comes later finds some.
+const SHARE: usize = 3;
 /// At one host, or by the mail server.
 const AT_ONE_TARGET: usize = 4;
 /// To one receiver before others have their turn.
@@ -82,6 +85,12 @@ impl Sending {
         ]
     }
 
+    /// Places that the owner of a receiver has.
+    fn of_owner(&self, whom: &Due) -> usize {
+        let key = (Counted::Owner, whom.owner.clone());
+        self.counts.get(&key).copied().unwrap_or_default()
+    }
+
     /// Begins to tell whoever is due and has room.
     async fn begin(&mut self, now: Millis) -> Result<(), StoreError> {
         let store = self.app.store.clone();
@@ -99,7 +108,8 @@ impl Sending {
             let room = limits
                 .iter()
                 .all(|(key, most)| self.counts.get(key).is_none_or(|count| count < most));
-            if self.under_way.len() < AT_ONCE && room && !self.told.contains(&whom.id) {
+            let free = AT_ONCE.saturating_sub(self.under_way.len());
+            if free > self.of_owner(&whom) * SHARE && room && !self.told.contains(&whom.id) {
                 for (key, _) in limits {
                     *self.counts.entry(key).or_default() += 1;
                 }

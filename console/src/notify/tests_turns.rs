@@ -93,6 +93,51 @@ async fn a_person_whose_receivers_hang_in_many_workspaces_holds_nobody_else_up()
 }
 
 #[tokio::test]
+async fn owners_whose_receivers_hang_leave_a_place_to_who_comes_later() {
+    /// Four of them would have every place if each had as many as one alone.
+    const OWNERS: usize = 6;
+    each(async |store| {
+        let mut config = ConsoleConfig {
+            outbound: local(),
+            ..ConsoleConfig::default()
+        };
+        config.outbound.allowed = vec![Allowed::Net("127.0.0.0/8".parse().unwrap())];
+        let console = Console::with(store.clone(), config);
+        let (address, open) = hanging().await;
+        let now = clock::now();
+        for who in 1..=OWNERS {
+            let eve = owner(&store, &format!("eve{who}")).await;
+            for n in 1..=2 {
+                let workspace = store
+                    .add_workspace(&format!("E{n}"), &eve, 1)
+                    .await
+                    .unwrap();
+                for m in 0..8 {
+                    let hook = format!("http://127.{who}.{n}.{}:{}/", m / 4 + 1, address.port());
+                    let id = receiver(&console, &workspace, &hook).await;
+                    store.deliver(&id, "test", "{}", now - 9).await.unwrap();
+                }
+            }
+        }
+        let ada = owner(&store, "ada").await;
+        let origin = Origin::answering(answer("204 No Content", "", "")).await;
+        let workspace = store.add_workspace("A", &ada, 1).await.unwrap();
+        let id = receiver(&console, &workspace, &format!("http://{}/", origin.address)).await;
+        let app = console.app.clone();
+        app.tasks.spawn("sending", keep_sending(app.clone()));
+        until("most places are taken", || open.lock().unwrap().1 >= 40).await;
+        store
+            .deliver(&id, "test", "{}", clock::now())
+            .await
+            .unwrap();
+        crate::store::events::ring();
+        until("who comes later is told", || origin.asked().len() == 1).await;
+        assert!(open.lock().unwrap().1 < 64);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn workspaces_have_turns_and_of_one_receiver_only_so_much_waits() {
     each(async |store| {
         let console = Console::on(store.clone());
