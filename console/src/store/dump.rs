@@ -15,8 +15,15 @@ use super::migrate::{self, KNOWN_VERSION, Migrate};
 use super::{Lock, Store, StoreError, identities, transact};
 use crate::clock::Millis;
 
-/// Tables of what does not outlive a restore.
-const PASSING: [&str; 5] = ["sessions", "sign_ins", "owner_links", "attempts", "replays"];
+/// Tables of what does not outlive a restore, or follows from the others.
+const PASSING: [&str; 6] = [
+    "sessions",
+    "sign_ins",
+    "owner_links",
+    "attempts",
+    "replays",
+    "lanes",
+];
 
 /// A row: its table, and its columns that are not NULL.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -44,6 +44,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!(14, "0014_runner_keys"),
     migration!(15, "0015_fair_codes"),
     migration!(16, "0016_bounded_retention"),
+    migration!(17, "0017_lanes"),
 ];
 
 /// The newest version that this program knows.

@@ -9,6 +9,11 @@
 //!
 //! Who is next is decided by one transaction at a time ([`Lock::Queue`]): limits of jobs, groups, workspaces and runners
 //! are counts over rows, which skipping locked rows would miscount. Workspaces take turns, within one the oldest run is next.
+//!
+//! A lane is what a limit of a job or group counts. The table `lanes` has those in which something waits, with their live
+//! runs and the one that is next; triggers of the store keep it as `queue` is, whoever changes that, so that asking for
+//! work costs the same however many runs wait for others to end. On PostgreSQL their function has every plan use an index:
+//! plans are kept, and one that was made while the queue was short would read all of a long one.
 
 mod ending;
 mod entering;
@@ -130,18 +135,19 @@ pub(super) const HOLD: &str = "UPDATE queue SET fence = fence \
     WHERE run_id = $1 AND runner_id = $2 AND fence = $3 AND state <> 'queued' \
     RETURNING workspace_id, state, cancel_at, output_next, output_kept, output_rows, flow_seq, flows_kept, step_seq, steps_kept";
 
-/// Workspaces with a run whose time has come, fewest live runs first, then who waited longest for a turn: whoever has
-/// thousands waiting gets no more than whoever has one.
-const TURNS: &str = "SELECT w.workspace_id FROM \
-    (SELECT DISTINCT workspace_id FROM queue WHERE state = 'queued' AND ready_at <= $1 AND ($2 = '' OR workspace_id = $2)) w \
-    LEFT JOIN turns t ON t.workspace_id = w.workspace_id \
-    LEFT JOIN (SELECT workspace_id, count(*) AS live FROM queue WHERE state IN ('claimed', 'preparing', 'running') \
-    GROUP BY workspace_id) l ON l.workspace_id = w.workspace_id \
-    WHERE COALESCE(l.live, 0) < $3 ORDER BY COALESCE(l.live, 0), COALESCE(t.turn, 0), w.workspace_id";
+/// Workspaces with a run whose time has come and whose lane has room, fewest live runs first, then who waited longest for
+/// a turn: whoever has thousands waiting gets no more than whoever has one. From one workspace to the next it is one step
+/// in the index of open lanes, so that lanes without room cost nothing.
+const TURNS: &str = "WITH RECURSIVE w(id) AS (SELECT min(workspace_id) FROM lanes WHERE live < most UNION ALL \
+    SELECT (SELECT min(workspace_id) FROM lanes WHERE live < most AND workspace_id > w.id) FROM w WHERE w.id IS NOT NULL) \
+    SELECT o.id FROM (SELECT w.id, (SELECT count(*) FROM queue WHERE workspace_id = w.id \
+    AND state IN ('claimed', 'preparing', 'running')) AS live FROM w WHERE w.id IS NOT NULL AND ($2 = '' OR w.id = $2) \
+    AND EXISTS (SELECT 1 FROM lanes WHERE workspace_id = w.id AND live < most AND ready_at <= $1)) o \
+    LEFT JOIN turns t ON t.workspace_id = o.id WHERE o.live < $3 ORDER BY o.live, COALESCE(t.turn, 0), o.id";
 
-const NEXT: &str = "SELECT q.run_id FROM queue q WHERE q.workspace_id = $1 AND q.state = 'queued' AND q.ready_at <= $2 \
-    AND (SELECT count(*) FROM queue l WHERE l.lane = q.lane AND l.state IN ('claimed', 'preparing', 'running')) < q.lane_most \
-    ORDER BY q.ready_at, q.run_id LIMIT 1";
+/// The oldest run of a workspace's lanes that have room; the store keeps the head of each (`lanes`).
+const NEXT: &str = "SELECT head FROM lanes WHERE workspace_id = $1 AND live < most AND ready_at <= $2 \
+    ORDER BY ready_at, head LIMIT 1";
 
 /// A workspace had its turn.
 const TURN: &str = "INSERT INTO turns (workspace_id, turn) VALUES ($1, (SELECT COALESCE(max(turn), 0) + 1 FROM turns)) \

@@ -173,3 +173,112 @@ async fn whoever_asks_in_vain_locks_nothing() {
     })
     .await;
 }
+
+/// A workspace with lanes in each of which one run is live and others wait for it.
+async fn blocked(store: &Store, workspace: &str, lanes: i64) {
+    let spec = overlap(OverlapRule::Queue, None);
+    let job = format!("blocked {workspace}");
+    let first = queued(store, &new(workspace, &job, &spec), 1).await;
+    let live = "CASE WHEN n.n % 2 = 0 THEN 'running' ELSE 'queued' END";
+    let numbers = "(WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 2 * $2 - 1) SELECT n FROM n) n";
+    for statement in [
+        format!(
+            "INSERT INTO runs (id, workspace_id, job_id, job_name, state, cause, attempt, spec, queued_at, fence, output_bytes, \
+         output_kept, flows_kept, flows_dropped, denied, up, down) \
+         SELECT $1 || n.n, r.workspace_id, r.job_id, r.job_name, {live}, r.cause, 1, r.spec, 1, 0, 0, 0, 0, 0, 0, 0, 0 \
+         FROM runs r, {numbers} WHERE r.id = $3"
+        ),
+        format!(
+            "INSERT INTO queue (run_id, workspace_id, lane, lane_most, ready_at, state, runner_id, fence, lease_until, claims, \
+         output_next, output_kept, output_rows, flow_seq, flows_kept, flows_dropped, denied, up, down, step_seq, steps_kept) \
+         SELECT $1 || n.n, q.workspace_id, q.lane || (n.n / 2), 1, 0, {live}, 'other', 0, 1000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+         FROM queue q, {numbers} WHERE q.run_id = $3"
+        ),
+    ] {
+        on!(store, pool => sqlx::query(sqlx::AssertSqlSafe(statement.as_str()))
+            .bind(format!("{first}-"))
+            .bind(lanes)
+            .bind(&first)
+            .execute(pool)
+            .await
+            .map(|_| ()))
+        .unwrap();
+    }
+    let cancelled = store.cancel_run(workspace, &first, 2).await.unwrap();
+    assert_eq!(cancelled, Cancel::Done);
+}
+
+/// How long asking for work takes: the best of a few, for a busy machine may be slow by itself.
+async fn asking(store: &Store) -> Duration {
+    let mut best = Duration::MAX;
+    for _ in 0..20 {
+        let begun = Instant::now();
+        assert_eq!(store.claim_run(WIDE, &RULES, 9).await.unwrap(), None);
+        best = best.min(begun.elapsed());
+    }
+    best
+}
+
+#[tokio::test]
+async fn ten_thousand_lanes_without_room_cost_who_asks_nothing() {
+    each(async |store| {
+        let empty = asking(&store).await;
+        let mut workspaces = Vec::new();
+        for _ in 0..100 {
+            let w = workspace(&store).await;
+            blocked(&store, &w, 100).await;
+            workspaces.push(w);
+        }
+        on!(&store, pool => sqlx::query("ANALYZE").execute(pool).await.map(|_| ())).unwrap();
+        let waiting: i64 = on!(&store, pool => sqlx::query_scalar("SELECT count(*) FROM queue WHERE state = 'queued'")
+            .fetch_one(pool).await)
+        .unwrap();
+        assert_eq!(waiting, 10_000);
+        let full = asking(&store).await;
+        println!("{}: asking takes {empty:?} of an empty queue, {full:?} of a blocked one", store.engine());
+        assert!(full < empty * 10 + Duration::from_millis(2), "{empty:?} {full:?}");
+        // its twin: where a lane has room its run is found among all of them
+        let last = workspaces.last().unwrap();
+        let spec = overlap(OverlapRule::Queue, None);
+        let run = queued(&store, &new(last, "free", &spec), 3).await;
+        let begun = Instant::now();
+        let claimed = store.claim_run(WIDE, &RULES, 9).await.unwrap().unwrap();
+        println!("{}: a claim among them takes {:?}", store.engine(), begun.elapsed());
+        assert_eq!(claimed.run.id, run);
+        // and one of a lane whose live run ends
+        let hold = "SELECT run_id FROM queue WHERE state = 'running' AND workspace_id = $1 LIMIT 1";
+        let over: String = on!(&store, pool => sqlx::query_scalar(hold).bind(last).fetch_one(pool).await).unwrap();
+        let hold = Hold { run: over.clone(), runner: "other".into(), fence: 0 };
+        assert_eq!(store.finish_run(&hold, &DONE, 9).await.unwrap(), Finished::Done { retry: None });
+        let freed = store.claim_run(WIDE, &RULES, 9).await.unwrap().unwrap();
+        assert_eq!(freed.run.workspace_id, *last);
+        assert_eq!(store.claim_run(WIDE, &RULES, 9).await.unwrap(), None);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lane_is_what_the_queue_says_of_it_whatever_happened() {
+    each(async |store| {
+        let w = workspace(&store).await;
+        let (one, two) = (overlap(OverlapRule::Parallel, Some(1)), overlap(OverlapRule::Parallel, Some(2)));
+        let first = queued(&store, &new(&w, "j", &one), 1).await;
+        queued(&store, &new(&w, "j", &one), 2).await;
+        // the job was changed meanwhile: of the same lane, with room for more
+        let wider = queued(&store, &new(&w, "j", &two), 3).await;
+        let claimed = store.claim_run(WIDE, &RULES, 9).await.unwrap().unwrap();
+        assert_eq!(claimed.run.id, first);
+        let next = store.claim_run(WIDE, &RULES, 9).await.unwrap().unwrap();
+        assert_eq!(next.run.id, wider);
+        assert_eq!(store.claim_run(WIDE, &RULES, 9).await.unwrap(), None);
+        // a runner that is not heard of any more gives its place back, and its run waits again
+        assert_eq!(store.give_up(1_000).await.unwrap(), 2);
+        let again = store.claim_run(WIDE, &RULES, 1_000).await.unwrap().unwrap();
+        assert_eq!(again.run.id, first);
+        let kept = "SELECT (SELECT count(*) FROM lanes), (SELECT count(*) FROM (SELECT DISTINCT lane, lane_most FROM queue \
+            WHERE state = 'queued') AS waiting)";
+        let both: (i64, i64) = on!(&store, pool => sqlx::query_as(kept).fetch_one(pool).await).unwrap();
+        assert_eq!(both.0, both.1);
+    })
+    .await;
+}
