@@ -5,6 +5,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::thinking::place;
 use crate::server::app::App;
 use crate::server::identify::Caller;
 use crate::server::input::Asked;
@@ -43,9 +44,11 @@ pub struct RecentFlows {
     pub items: Vec<RecentFlow>,
     /// The `cursor` of the next page, if there may be one.
     pub next: Option<String>,
+    /// Whether older flows were not looked at for this page; the next one goes on there.
+    pub partial: bool,
 }
 
-/// The newest flows of all runs. With `outcome`, `q` or `job` the newest 20,000 flows are looked at.
+/// The newest flows of all runs. With `outcome` or `q` 20,000 flows are looked at for a page.
 #[utoipa::path(get, path = "/api/v1/workspaces/{workspace}/flows", tag = "runs",
     params(("workspace" = String, Path), ("cursor" = Option<String>, Query), ("limit" = Option<i64>, Query),
         ("outcome" = Option<String>, Query), ("q" = Option<String>, Query), ("job" = Option<String>, Query)),
@@ -79,11 +82,19 @@ pub async fn list(
         job: &asked.job,
     };
     let workspace = &caller.workspace()?.id;
-    let items = app
+    // what reads much for a page has its place before it begins
+    let _place = if filter.outcome.is_empty() && filter.text.is_empty() {
+        None
+    } else {
+        Some(place(&app, &caller)?)
+    };
+    let page = app
         .store
         .recent_flows(workspace, filter, &below, limit)
         .await?;
-    let full = i64::try_from(items.len()).is_ok_and(|count| count >= limit);
-    let next = items.last().filter(|_| full).map(|one| one.place().text());
-    Ok(Json(RecentFlows { items, next }))
+    Ok(Json(RecentFlows {
+        next: page.next.as_ref().map(FlowPlace::text),
+        partial: page.partial,
+        items: page.items,
+    }))
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::policies::PolicyText;
-use super::thinking::think;
+use super::thinking::{think, think_about};
 use crate::jobs::network::POLICY_FILE;
 use crate::jobs::reach::alone;
 use crate::jobs::{expect, past};
@@ -105,8 +105,10 @@ pub struct ReplayInput {
 /// What would have become of recorded flows.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PolicyReplay {
-    /// Flows that were looked at: the newest, at most 5,000.
+    /// Flows that were looked at: the newest, at most 5,000 rows.
     pub flows: u64,
+    /// Whether there are older ones, which were not looked at.
+    pub partial: bool,
     /// Since when they are, in milliseconds since 1970.
     pub since: Option<i64>,
     /// Decided as they were.
@@ -157,7 +159,7 @@ fn view(groups: Vec<Group>) -> Vec<Replayed> {
 }
 
 /// Decides flows again.
-fn decided(policy: Policy, flows: &[RecentFlow]) -> PolicyReplay {
+fn decided(policy: Policy, (flows, partial): (&[RecentFlow], bool)) -> PolicyReplay {
     let mut replay = Replay::new(alone(policy), gateway::context::now());
     let (mut all, mut others) = (0, 0);
     for one in flows {
@@ -184,6 +186,7 @@ fn decided(policy: Policy, flows: &[RecentFlow]) -> PolicyReplay {
     } = replay.finish();
     PolicyReplay {
         flows: all,
+        partial,
         since: flows.last().map(|one| one.flow.at),
         same,
         not_by_policy: others,
@@ -211,13 +214,21 @@ pub async fn replayed(
         ..FlowFilter::default()
     };
     let workspace = &caller.workspace()?.id;
-    let flows = app
-        .store
-        .recent_flows(workspace, filter, &FlowPlace::newest(), MOST_FLOWS)
-        .await?;
+    let look = async {
+        let newest = FlowPlace::newest();
+        // one more than are decided: whether there are others
+        let page = app
+            .store
+            .recent_flows(workspace, filter, &newest, MOST_FLOWS + 1);
+        let mut flows = page.await?.items;
+        let most = usize::try_from(MOST_FLOWS).unwrap_or_default();
+        let partial = flows.len() > most;
+        flows.truncate(most);
+        Ok((flows, partial))
+    };
     let text = input.text;
-    think(&app, &caller, move || {
-        Ok(Json(decided(parsed(&text)?, &flows)))
+    think_about(&app, &caller, look, move |(flows, partial)| {
+        Ok(Json(decided(parsed(&text)?, (&flows, partial))))
     })
     .await
 }

@@ -45,6 +45,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!(15, "0015_fair_codes"),
     migration!(16, "0016_bounded_retention"),
     migration!(17, "0017_lanes"),
+    migration!(18, "0018_flows_of_jobs"),
 ];
 
 /// The newest version that this program knows.

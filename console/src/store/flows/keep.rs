@@ -60,8 +60,9 @@ const CLOSED: &str = "UPDATE flows SET is_open = $1, http = $2, up = $3, down = 
     WHERE run_id = $7 AND flow = $8 AND is_open = $9";
 
 const KEEP: &str = "INSERT INTO flows (run_id, workspace_id, seq, at, outcome, flow, is_open, door, protocol, name, address, \
-    port, upstream, class, http, up, down, duration_ms, ending, reason, policy, layer, file, line, commit_id, times) VALUES \
-    ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)";
+    port, upstream, class, http, up, down, duration_ms, ending, reason, policy, layer, file, line, commit_id, times, job_id) VALUES \
+    ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, \
+    (SELECT job_id FROM runs WHERE id = $1))";
 
 const COUNT: &str = "UPDATE queue SET flow_seq = $1, flows_kept = flows_kept + $2, flows_dropped = flows_dropped + $3, \
     denied = denied + $4, up = up + $5, down = down + $6 WHERE run_id = $7";
