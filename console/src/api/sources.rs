@@ -17,9 +17,10 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::access::Action;
 use crate::clock::{self, HOUR, Millis};
 use crate::server::app::App;
-use crate::server::guard::About;
+use crate::server::guard::{About, Intended, intend};
 use crate::server::identify::Caller;
 use crate::server::input::{Asked, Input};
 use crate::server::problem::{Problem, Wrong};
@@ -307,9 +308,17 @@ pub async fn propose(
             text: input.text,
         }],
     };
+    // a push is nothing that a transaction takes back: told before it, and how it ended after it
+    let about = format!("name={} {changed}", request.name);
+    intend(&app, &caller, Action::Propose, &about).await?;
     let client = Client::new(&app.config.gateway.control);
-    let made = client.propose(&source.name, &request).await;
-    let made = made.map_err(|error| refused(&error, &source.remote))?;
+    let made = match client.propose(&source.name, &request).await {
+        Ok(made) => made,
+        Err(error) => {
+            let problem = refused(&error, &source.remote);
+            return Ok((Extension(Intended), Extension(About(about)), problem).into_response());
+        }
+    };
     // a path may be as long as it likes, so it comes last
     let about = About(format!(
         "branch={} commit={} {changed}",
@@ -320,7 +329,8 @@ pub async fn propose(
         commit: made.commit,
         base: made.base,
     };
-    Ok((StatusCode::CREATED, Extension(about), Json(made)).into_response())
+    let told = (Extension(Intended), Extension(about));
+    Ok((StatusCode::CREATED, told, Json(made)).into_response())
 }
 
 #[cfg(test)]

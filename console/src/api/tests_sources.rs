@@ -13,6 +13,7 @@ use tokio::net::UnixListener;
 use super::runs_tests::{Desk, carry_out};
 use crate::server::testing::Console;
 use crate::settings::ConsoleConfig;
+use crate::store::on;
 use crate::store::testing::each;
 
 fn source(name: &str, workspaces: &Value, proposals: bool) -> Value {
@@ -102,6 +103,23 @@ async fn a_workspace_sees_and_changes_no_source_that_does_not_speak_for_it() {
         let told = store.audit_after(Some(&desk.workspace), 0, 100).await.unwrap();
         let subject = format!("branch={branch} commit={} source=main file=policies/build.yml", "b".repeat(40));
         assert!(told.iter().any(|entry| entry.subject == subject), "{told:?}");
+        // before each push its intent, after it how it ended, refused ones as well
+        let ended: Vec<i64> = told.iter().filter(|entry| entry.action == "policy.propose").map(|entry| entry.status).collect();
+        assert_eq!(ended, [202, 201, 202, 409], "{told:?}");
+        let intent = told.iter().find(|entry| entry.status == 202).unwrap();
+        assert_eq!(intent.subject, format!("name={} source=main file=policies/build.yml", asked["name"].as_str().unwrap()));
+        // nothing is pushed that the audit log does not know of
+        let pushed = written.lock().unwrap().len();
+        let rename = async |from: &str, to: &str| {
+            let statement = format!("ALTER TABLE {from} RENAME TO {to}");
+            on!(&store, pool => sqlx::query(sqlx::AssertSqlSafe(statement.as_str())).execute(pool).await.map(|_| ())).unwrap();
+        };
+        rename("audit", "audit_away").await;
+        let unwritten = propose("main", "policies/build.yml", "u").await;
+        assert_eq!((unwritten.status.as_u16(), written.lock().unwrap().len()), (500, pushed), "{}", unwritten.text);
+        rename("audit_away", "audit").await;
+        assert_eq!(propose("main", "policies/build.yml", "u").await.status, 201);
+        assert_eq!(written.lock().unwrap().len(), pushed + 1);
     })
     .await;
 }
@@ -175,7 +193,12 @@ async fn recorded_flows_are_decided_again_for_a_job_or_all() {
                     json!({ "text": text, "job": job }),
                 )
                 .await;
-            assert_eq!(answer.status, 200, "{}", answer.text);
+            assert_eq!(
+                (answer.status.as_u16(), &answer.json["partial"]),
+                (200, &json!(false)),
+                "{}",
+                answer.text
+            );
             let permitted: Vec<(String, u64)> = answer.json["newly_permitted"]
                 .as_array()
                 .unwrap()
@@ -231,6 +254,14 @@ async fn flows_of_all_runs_are_paged_and_nobody_elses() {
         let list = desk.get("/flows?limit=2").await;
         assert_eq!(list.json["items"][0]["run_name"], "two", "{}", list.text);
         let next = list.json["next"].as_str().unwrap();
+        assert_eq!(list.json["partial"], false);
+        let of_one = desk.get(&format!("/flows?job={one}")).await;
+        assert_eq!(
+            of_one.json["items"].as_array().unwrap().len(),
+            2,
+            "{}",
+            of_one.text
+        );
         let rest = desk.get(&format!("/flows?limit=2&cursor={next}")).await;
         assert_eq!(
             (
