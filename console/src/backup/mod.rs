@@ -79,9 +79,11 @@ impl BackupError {
             Self::There(_) => Some("name another file"),
             Self::Turning => Some("`sallyport keys rotate` finishes it"),
             Self::Closed(_) => Some(
-                "--identity names the secret key of one of its recipients, --passphrase-file its passphrase; nothing was changed",
+                "--identity names the secret key of one of its recipients, --passphrase-file its passphrase; no store was made of it (an empty database may be left, to restore into)",
             ),
-            Self::Broken(_) => Some("take another backup; nothing was changed"),
+            Self::Broken(_) => Some(
+                "take another backup; no store was made of it (an empty database may be left, to restore into)",
+            ),
             Self::Load(error) => error.hint(),
             Self::Vault(error) => error.hint(),
             Self::Store(error) => error.hint(),

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use super::{BackupError, End, FORMAT, Head, Line, Opens, Summary, failed};
 use crate::clock;
 use crate::settings::Database;
-use crate::store::Store;
-use crate::store::dump::Dumped;
+use crate::store::dump::{Dumped, LoadError};
+use crate::store::{KNOWN_VERSION, Store};
 use crate::vault::key::{InstanceKey, KeyFile};
 
 /// A run's output is kept in pieces; no row is longer than this.
@@ -33,6 +33,10 @@ pub async fn restore(into: Target<'_>, opens: &Opens, path: &Path) -> Result<Sum
     let head: Head = lines.next()?.ok_or(BackupError::Broken("it is empty"))?;
     if head.format != FORMAT {
         return Err(BackupError::Broken("it begins in another way"));
+    }
+    if head.version > KNOWN_VERSION {
+        let (found, known) = (head.version, KNOWN_VERSION);
+        return Err(LoadError::Newer { found, known }.into());
     }
     let store = Store::untouched(into.database).await?;
     let restored = fill(&store, into.key_file, &head, &mut lines).await;

@@ -263,6 +263,37 @@ async fn rows_that_end_early_or_belong_nowhere_are_rolled_back() {
 }
 
 #[tokio::test]
+async fn what_a_newer_one_made_leaves_no_database_and_no_hint_says_more_than_is_so() {
+    let here = Here::new();
+    let made = |name: &str, version: i64| {
+        let path = here.path(name);
+        let file = std::fs::File::create(&path).unwrap();
+        let mut out = here.seals().encryptor().unwrap().wrap_output(file).unwrap();
+        let head = json!({ "format": FORMAT, "version": version, "at": 1 });
+        std::io::Write::write_all(&mut out, format!("{head}\n").as_bytes()).unwrap();
+        out.finish().unwrap();
+        path
+    };
+    let newer = made("newer.age", KNOWN_VERSION + 1);
+    let refused = here.restored(&newer, "newer.db").await.unwrap_err();
+    assert!(
+        matches!(refused, BackupError::Load(LoadError::Newer { .. })),
+        "{refused}"
+    );
+    assert!(refused.hint().unwrap().contains("nothing was changed"));
+    assert!(!here.path("newer.db").exists());
+    // of one that breaks off an empty database stays, and the hint says so
+    let broken = made("broken.age", KNOWN_VERSION);
+    let refused = here.restored(&broken, "broken.db").await.unwrap_err();
+    assert!(here.path("broken.db").exists());
+    assert!(
+        refused.hint().unwrap().contains("an empty database"),
+        "{:?}",
+        refused.hint()
+    );
+}
+
+#[tokio::test]
 async fn a_backup_is_of_one_moment_while_others_write() {
     each(async |store| {
         let here = Here::new();

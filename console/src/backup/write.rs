@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -75,7 +76,23 @@ impl Draft {
 
     /// Gives it its name, which nothing else has.
     fn name(self, path: &Path) -> Result<(), BackupError> {
-        match std::fs::hard_link(&self.path, path) {
+        self.name_by(path, |from, to| std::fs::hard_link(from, to))
+    }
+
+    /// The same by a way to link; a file system that has none (vfat, exFAT) renames it, and over nothing either.
+    fn name_by(
+        self,
+        path: &Path,
+        link: impl Fn(&Path, &Path) -> io::Result<()>,
+    ) -> Result<(), BackupError> {
+        let named = match link(&self.path, path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                let only = RenameFlags::RENAME_NOREPLACE;
+                renameat2(AT_FDCWD, &self.path, AT_FDCWD, path, only).map_err(io::Error::from)
+            }
+            linked => linked,
+        };
+        match named {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(BackupError::There(path.to_owned()));
@@ -170,5 +187,28 @@ impl<W: Write> Rows<'_, W> {
                 self.out.write_all(&text)
             });
         written.map_err(|source| failed("writing", self.path, source))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_nothing_can_be_linked_a_backup_has_its_name_and_is_written_over_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("b.age");
+        let named = |text: &str| {
+            let draft = Draft::beside(&path).unwrap();
+            (&draft.file).write_all(text.as_bytes()).unwrap();
+            // as vfat answers
+            draft.name_by(&path, |_, _| Err(io::ErrorKind::PermissionDenied.into()))
+        };
+        named("first").unwrap();
+        let again = named("second");
+        assert!(matches!(again, Err(BackupError::There(_))), "{again:?}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "first");
+        let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+        assert_eq!(left.len(), 1, "no draft stays: {left:?}");
     }
 }

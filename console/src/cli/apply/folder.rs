@@ -76,14 +76,16 @@ pub fn read(path: &Path, others: Others) -> Result<Vec<Job>, Failure> {
 
 /// Whether a file means to be a job: policies lie in such folders too. One that is not readable is told as such.
 fn is_job(bytes: &[u8]) -> bool {
+    begins(bytes, "job") || !(begins(bytes, "policy") || begins(bytes, "tests"))
+}
+
+/// Whether a line begins with this key.
+fn begins(bytes: &[u8], key: &str) -> bool {
     let text = String::from_utf8_lossy(bytes);
-    let keys = |word: &str| {
-        text.lines().any(|line| {
-            line.strip_prefix(word)
-                .is_some_and(|rest| rest.trim_start().starts_with(':'))
-        })
-    };
-    keys("job") || !(keys("policy") || keys("tests"))
+    text.lines().any(|line| {
+        line.strip_prefix(key)
+            .is_some_and(|rest| rest.trim_start().starts_with(':'))
+    })
 }
 
 /// Two files of one job.
@@ -103,7 +105,8 @@ fn twice(jobs: &[Job], mistakes: &mut Vec<String>) {
     }
 }
 
-/// Links are not followed: a folder of somebody else names nothing outside of it.
+/// Links are not followed: a folder of somebody else names nothing outside of it. What a dot hides is for other programs (git,
+/// editors), but a job that lies there is no job that nobody wants any more.
 fn gather(
     folder: &Path,
     depth: usize,
@@ -115,12 +118,19 @@ fn gather(
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let (path, kind) = (entry.path(), entry.file_type().map_err(failed)?);
-        if entry.file_name().to_string_lossy().starts_with('.') {
-            continue;
-        }
         let yaml = path
             .extension()
             .is_some_and(|end| end == "yml" || end == "yaml");
+        if entry.file_name().to_string_lossy().starts_with('.') {
+            if others == Others::Go
+                && kind.is_file()
+                && yaml
+                && begins(&file::bytes_of(&path)?, "job")
+            {
+                return Err(unseen(&path));
+            }
+            continue;
+        }
         if kind.is_dir() && depth < DEEPEST {
             gather(&path, depth + 1, others, files)?;
         } else if kind.is_file() && yaml {
@@ -144,7 +154,7 @@ fn unseen(path: &Path) -> Failure {
         path.display()
     ))
     .hint(format!(
-        "links are not followed, nor folders deeper than {DEEPEST}; nothing was sent"
+        "links are not followed, nor names that begin with a dot, nor folders deeper than {DEEPEST}; nothing was sent"
     ))
 }
 
@@ -173,12 +183,21 @@ mod tests {
         let file =
             |folder: &Path| symlink(outside.path().join("b.yml"), folder.join("b.yml")).unwrap();
         let whole = |folder: &Path| symlink(outside.path(), folder.join("more")).unwrap();
-        let unseen: [(&str, Put<'_>); 3] = [("9", &deep), ("b.yml", &file), ("more", &whole)];
+        let hidden = |folder: &Path| fs::write(folder.join(".b.yml"), "job: b\n").unwrap();
+        let unseen: [(&str, Put<'_>); 4] = [
+            ("9", &deep),
+            ("b.yml", &file),
+            ("more", &whole),
+            (".b.yml", &hidden),
+        ];
         for (named, put) in unseen {
             let folder = tempfile::tempdir().unwrap();
             fs::write(folder.path().join("a.yml"), "job: a\n").unwrap();
             // links and folders that hold no job are no reason
             symlink("/nonexistent", folder.path().join("README.md")).unwrap();
+            fs::write(folder.path().join(".gitlab-ci.yml"), "jobs: {}\n").unwrap();
+            fs::create_dir(folder.path().join(".git")).unwrap();
+            fs::write(folder.path().join(".git/x.yml"), "job: x\n").unwrap();
             assert_eq!(names(folder.path(), Others::Go).unwrap(), ["a"]);
             put(folder.path());
             let refused = names(folder.path(), Others::Go).unwrap_err();

@@ -23,7 +23,8 @@ use folder::Others;
 
 const HELP: &str = "\
 Reads every *.yml and *.yaml below the folder that begins with `job:`; policies that they name with `policy_file` lie \
-there as well. `sallyport job show NAME -o yaml` writes such a file.
+there as well. Names that begin with a dot are not looked at; with --prune a file of a job that is hidden so is a mistake. \
+`sallyport job show NAME -o yaml` writes such a file.
 
   job: nightly
   command: [python3, agent.py]
@@ -46,7 +47,7 @@ pub struct Arguments {
     /// The folder with the files, or one file
     #[arg(long, short, value_name = "DIR")]
     file: PathBuf,
-    /// Also remove jobs that no file of the folder is of; a link in it is a mistake then
+    /// Also remove jobs that no file of the folder is of; a link or a hidden job in it is a mistake then
     #[arg(long)]
     prune: bool,
     #[command(flatten)]

@@ -105,9 +105,22 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// Prints what is there.
+    /// Prints what is there. A console that has no time for this caller is asked again when it says so, as long as it gives
+    /// something now and then.
     pub async fn read_on(&mut self) -> Result<(), Failure> {
-        self.drain().await.map(|_| ()).map_err(Failure::from)
+        let (mut since, mut before) = (Instant::now(), self.next);
+        loop {
+            let Err(error) = self.drain().await else {
+                return Ok(());
+            };
+            if self.next > before {
+                (since, before) = (Instant::now(), self.next);
+            }
+            match error.again_after() {
+                Some(after) if since.elapsed() + after <= PATIENCE => sleep(after).await,
+                _ => return Err(error.into()),
+            }
+        }
     }
 
     /// Prints what there is and what comes, until the run is over; comes to the run.
@@ -124,14 +137,18 @@ impl<'a> Follow<'a> {
                     return Ok(answer.get("run").cloned().unwrap_or_default());
                 }
                 Err(Broken::Gone(failure)) => return Err(failure),
-                Err(Broken::Away { failure, heard }) => {
+                Err(Broken::Away {
+                    failure,
+                    heard,
+                    after,
+                }) => {
                     if heard {
                         (pause, since) = (PAUSES.0, Instant::now());
                     }
                     if since.elapsed() > PATIENCE {
                         return Err(failure);
                     }
-                    sleep(pause).await;
+                    sleep(after.map_or(pause, |after| after.clamp(pause, PATIENCE))).await;
                     pause = (pause * 2).min(PAUSES.1);
                 }
             }
@@ -156,6 +173,7 @@ impl<'a> Follow<'a> {
                 return Err(Broken::Away {
                     failure,
                     heard: true,
+                    after: None,
                 });
             }
         }
@@ -216,14 +234,23 @@ enum Broken {
     /// For good.
     Gone(Failure),
     /// For now; `heard`: the console had given output, or said that there is none yet.
-    Away { failure: Failure, heard: bool },
+    Away {
+        failure: Failure,
+        heard: bool,
+        /// When it wants to be asked again.
+        after: Option<Duration>,
+    },
 }
 
 fn broken(error: CallError, heard: bool) -> Broken {
-    let waits = error.may_pass();
+    let (waits, after) = (error.may_pass(), error.again_after());
     let failure = Failure::from(error);
     if waits {
-        Broken::Away { failure, heard }
+        Broken::Away {
+            failure,
+            heard,
+            after,
+        }
     } else {
         Broken::Gone(failure)
     }
@@ -241,6 +268,18 @@ mod tests {
 
     /// Plays a console whose stream opens and whose output comes this often before it fails.
     fn failing_after(mut answers: usize) -> AppUrl {
+        answering(move || {
+            if answers > 0 {
+                answers -= 1;
+                "200 OK\r\n\r\n{\"pieces\":[],\"next\":0,\"total\":0,\"over\":false}"
+            } else {
+                "500 Internal Server Error\r\n\r\n{\"code\":\"internal\"}"
+            }
+        })
+    }
+
+    /// Plays a console whose stream opens and that answers so about output.
+    fn answering(mut output: impl FnMut() -> &'static str + Send + 'static) -> AppUrl {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         std::thread::spawn(move || {
@@ -251,13 +290,10 @@ mod tests {
                     stream.read_exact(&mut byte).unwrap();
                     head.extend(byte);
                 }
-                let answer = if !String::from_utf8_lossy(&head).contains("/output?") {
-                    "200 OK\r\ncontent-type: text/event-stream\r\n\r\n: here\n\n"
-                } else if answers > 0 {
-                    answers -= 1;
-                    "200 OK\r\n\r\n{\"pieces\":[],\"next\":0,\"total\":0,\"over\":false}"
+                let answer = if String::from_utf8_lossy(&head).contains("/output?") {
+                    output()
                 } else {
-                    "500 Internal Server Error\r\n\r\n{\"code\":\"internal\"}"
+                    "200 OK\r\ncontent-type: text/event-stream\r\n\r\n: here\n\n"
                 };
                 let _ = stream.write_all(format!("HTTP/1.1 {answer}").as_bytes());
             }
@@ -284,5 +320,36 @@ mod tests {
         assert!(!heard(0).await);
         // its twin: output was answered for once, and failed after that
         assert!(heard(1).await);
+    }
+
+    #[tokio::test]
+    async fn a_console_without_time_is_asked_again_when_it_says_and_one_that_refuses_is_not() {
+        const NOT_NOW: &str =
+            "429 Too Many Requests\r\nretry-after: 1\r\n\r\n{\"code\":\"too_many_requests\"}";
+        let read = async |answers: &'static [&'static str]| {
+            let mut answers = answers.iter();
+            let console = answering(move || {
+                answers.next().unwrap_or(
+                    &"200 OK\r\n\r\n{\"pieces\":[],\"next\":0,\"total\":0,\"over\":true}",
+                )
+            });
+            let session = Session {
+                client: Client::new(console, None, None).unwrap(),
+                workspace: "w".to_owned(),
+            };
+            let begun = Instant::now();
+            let mut follow = Follow::new(&session, "r", Printer::new(Form::Json));
+            (follow.read_on().await, begun.elapsed())
+        };
+        let (done, took) = read(&[NOT_NOW, NOT_NOW]).await;
+        done.unwrap();
+        assert!(took >= Duration::from_secs(2), "{took:?}");
+        let never = "429 Too Many Requests\r\nretry-after: 86400\r\n\r\n{\"code\":\"too_many_requests\",\"detail\":\"later\"}";
+        let refused =
+            "403 Forbidden\r\nretry-after: 1\r\n\r\n{\"code\":\"forbidden\",\"detail\":\"no\"}";
+        for (answer, says) in [(never, "later"), (refused, "no")] {
+            let failure = read(Box::leak(Box::new([answer]))).await.0.unwrap_err();
+            assert_eq!(failure.message, says);
+        }
     }
 }

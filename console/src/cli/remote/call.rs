@@ -1,5 +1,7 @@
 //! What is asked of a console, what it answers, and why it does not.
 
+use std::time::Duration;
+
 use http::{Method, StatusCode};
 use serde_json::Value;
 
@@ -22,6 +24,8 @@ pub enum CallError {
         code: String,
         /// For people.
         failure: Failure,
+        /// After how long it asks to be asked again.
+        after: Option<Duration>,
     },
     /// What answers is no console.
     Odd(Failure),
@@ -34,6 +38,15 @@ impl CallError {
             Self::Away(_) => true,
             Self::Odd(_) => false,
             Self::Refused { status, .. } => status.is_server_error() || status.as_u16() == 429,
+        }
+    }
+
+    /// After how long a console that has no time for this caller now wants to be asked again; `None`: it has said no such
+    /// thing.
+    pub fn again_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { status, after, .. } if matches!(status.as_u16(), 429 | 503) => *after,
+            _ => None,
         }
     }
 

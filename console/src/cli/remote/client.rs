@@ -61,6 +61,8 @@ type Connection = http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>;
 /// An answer that is read as it comes.
 pub struct Wire {
     status: StatusCode,
+    /// What `Retry-After` says, in seconds.
+    after: Option<Duration>,
     body: Incoming,
     connection: Pin<Box<Connection>>,
     over: bool,
@@ -80,6 +82,12 @@ impl Wire {
             }
         }
     }
+}
+
+/// What `Retry-After` says in seconds; consoles give no dates.
+fn after(headers: &http::HeaderMap) -> Option<Duration> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    text.trim().parse().ok().map(Duration::from_secs)
 }
 
 impl Client {
@@ -136,7 +144,7 @@ impl Client {
                 }
                 bytes.extend_from_slice(&piece);
             }
-            self.judge(wire.status, &bytes)
+            self.judge(&wire, &bytes)
         };
         timeout(WHOLE, whole)
             .await
@@ -162,7 +170,7 @@ impl Client {
             }
         }
         Err(self
-            .judge(wire.status, &bytes)
+            .judge(&wire, &bytes)
             .err()
             .unwrap_or_else(|| self.odd("no events")))
     }
@@ -185,8 +193,8 @@ impl Client {
                     biased;
                     answer = &mut answer => {
                         let (parts, body) = answer?.into_parts();
-                        let status = parts.status;
-                        return Ok::<_, hyper::Error>((parts, Wire { status, body, connection, over }));
+                        let (status, after) = (parts.status, after(&parts.headers));
+                        return Ok::<_, hyper::Error>((parts, Wire { status, after, body, connection, over }));
                     }
                     _ = &mut connection, if !over => over = true,
                 }
@@ -307,7 +315,8 @@ impl Client {
     }
 
     /// An answer's meaning.
-    fn judge(&self, status: StatusCode, bytes: &[u8]) -> Result<Answer, CallError> {
+    fn judge(&self, wire: &Wire, bytes: &[u8]) -> Result<Answer, CallError> {
+        let status = wire.status;
         if status == StatusCode::NO_CONTENT {
             return Ok(Answer {
                 body: Value::Null,
@@ -325,6 +334,7 @@ impl Client {
                 status,
                 code: text(&problem, "code"),
                 failure: told(&problem),
+                after: wire.after,
             }),
             (false, _) => Err(self.odd(&format!("{} and no reason", status.as_u16()))),
         }
