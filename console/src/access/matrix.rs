@@ -2,7 +2,8 @@
 //!
 //! `Reach` says who: anybody, anybody signed in, a role in the workspace that the path names, an administrator of the
 //! instance. `ByToken` says whether an API token may, too; with one it is always the creator's role, in the token's one
-//! workspace. Tokens never manage members, workspaces or tokens, and never have an administrator's powers.
+//! workspace. Tokens never manage members, workspaces or tokens, and never have an administrator's powers. A token that may
+//! only read sees what runs and where it goes; not who does what (the audit log), nor which other tokens there are.
 
 /// A role in a workspace; each may what the ones before it may.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -163,7 +164,7 @@ matrix! {
     /// Remove a member (an admin), or leave (everybody).
     RemoveMember "member.remove": Workspace(Member), Never;
     /// My tokens in a workspace.
-    ListTokens "token.list": Workspace(Member), Read;
+    ListTokens "token.list": Workspace(Member), Write;
     /// Make a token.
     AddToken "token.add": Workspace(Member), Never;
     /// Revoke a token.
@@ -205,7 +206,7 @@ matrix! {
     /// Revoke a member's token.
     EndMemberToken "token.end_of_member": Workspace(Admin), Never;
     /// What was changed in a workspace, and by whom.
-    ReadAudit "audit.read": Workspace(Admin), Read;
+    ReadAudit "audit.read": Workspace(Admin), Write;
     /// What was changed anywhere.
     ReadWholeAudit "audit.read_all": Instance, Never;
     /// What happens, as it happens, where I may look.

@@ -17,7 +17,7 @@ const AT_ONCE: i64 = 1000;
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Entries of a workspace's log, by a token of one of its admins: the newest, or all after one
+    /// Entries of a workspace's log, by a token of one of its admins that may write: the newest, or all after one
     List(List),
     /// Follow the hash chain from its first entry; keep the head elsewhere to notice when the newest entries are gone
     Verify,

@@ -32,13 +32,13 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Your tokens in the workspace, without their secrets
+    /// Your tokens in the workspace, without their secrets; asked by one that may write
     List,
     /// Make a token; a person lets it in, in a browser, and it is printed once
     Create {
         /// What to call it
         name: String,
-        /// It may read and change nothing
+        /// It may read what runs and where it goes, and change nothing; not the audit log, nor which tokens there are
         #[arg(long)]
         read_only: bool,
         /// Days until it ends
