@@ -14,12 +14,14 @@ use gateway::source::SourceView;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::checklist_place;
 use crate::clock::{self, HOUR, MINUTE, Millis};
 use crate::server::app::App;
 use crate::server::problem::Problem;
 use crate::settings::{ConsoleConfig, Database};
 use crate::store::hardening::Hardening;
 use crate::store::runners::Runner;
+use crate::store::{Store, StoreError};
 
 /// A gateway that lives answers at once.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -59,14 +61,14 @@ pub struct CheckItem {
 }
 
 /// What was found about a row: good, bad with what to do, or not to be known.
-enum Found {
+pub(super) enum Found {
     Good(String),
     Bad(String, String),
     Unknown(String, String),
 }
 
 impl CheckItem {
-    fn of(id: &'static str, title: &'static str, found: Found) -> Self {
+    pub(super) fn of(id: &'static str, title: &'static str, found: Found) -> Self {
         let (state, found, fix) = match found {
             Found::Good(found) => ("good", found, None),
             Found::Bad(found, fix) => ("bad", found, Some(fix)),
@@ -85,34 +87,44 @@ impl CheckItem {
 /// What is to be looked at for a good installation, and how it is.
 #[utoipa::path(get, path = "/api/v1/checklist", tag = "gateway", responses((status = 200, body = Checklist)))]
 pub async fn read(State(app): State<App>) -> Result<Json<Checklist>, Problem> {
+    Ok(Json(look(&app.config, &app.store).await?))
+}
+
+/// The same for whoever has the configuration and the store.
+pub async fn look(config: &ConsoleConfig, store: &Store) -> Result<Checklist, StoreError> {
     let now = clock::now();
-    let client = Client::new(&app.config.gateway.control);
+    let client = Client::new(&config.gateway.control);
     let posture = tokio::time::timeout(PATIENCE, client.posture()).await;
     let posture = posture.ok().and_then(Result::ok);
     let sources = tokio::time::timeout(PATIENCE, client.sources()).await;
     let sources = sources.ok().and_then(Result::ok);
-    let runners = app.store.runners("", RUNNERS).await?;
-    let counts = app.store.hardening().await?;
+    let runners = store.runners("", RUNNERS).await?;
+    let counts = store.hardening().await?;
+    let backup = store.last_backup().await?;
     let mut items = vec![
         firewall(posture.as_ref()),
         selftest(posture.as_ref(), now),
-        https(&app.config),
-        another_way_in(&app.config, counts.administrators),
-        key_apart(&app.config),
+        https(config),
+        checklist_place::ports(config, checklist_place::listening().as_deref()),
+        checklist_place::guessing(config),
+        another_way_in(config, counts.administrators),
+        checklist_place::config_file(config),
+        key_apart(config),
+        checklist_place::backup(backup, now),
         runner_versions(&runners, now),
         isolation(&runners, now),
         job_networks(&counts),
-        own_calls(&app.config),
+        own_calls(config),
         told(counts.watchers),
-        room(&app.config.state_dir),
+        room(&config.state_dir),
     ];
     items.extend(policies(sources.as_deref()));
     let good = items.iter().filter(|item| item.state == "good").count();
-    Ok(Json(Checklist {
+    Ok(Checklist {
         good,
         of: items.len(),
         items,
-    }))
+    })
 }
 
 fn silent() -> Found {

@@ -5,6 +5,7 @@
 pub mod about;
 pub mod audit;
 pub mod checklist;
+mod checklist_place;
 pub mod codes;
 pub mod devices;
 pub mod events;

@@ -3,7 +3,7 @@
 use gateway::control::api::PostureView;
 use http::Method;
 
-use super::checklist::{FRESH, firewall, https, policies, selftest};
+use super::checklist::{CheckItem, FRESH, firewall, https, look, policies, selftest};
 use crate::clock::{HOUR, Millis};
 use crate::jobs::spec::{JobSpec, NetworkMode};
 use crate::server::testing::{Console, signed_in};
@@ -55,6 +55,9 @@ async fn what_cannot_be_looked_at_is_never_good_and_what_is_mended_is() {
             ("https", "good"),
             ("another_way_in", "bad"),
             ("key_apart", "bad"),
+            ("guessing", "good"),
+            ("config_file", "good"),
+            ("backup", "bad"),
             ("runners", "bad"),
             ("isolation", "unknown"),
             ("job_networks", "good"),
@@ -102,6 +105,24 @@ async fn what_cannot_be_looked_at_is_never_good_and_what_is_mended_is() {
             .filter(|row| row["state"] == "good")
             .count();
         assert_eq!(after.json["good"], good);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_backup_is_known_of_once_it_was_noted_and_ports_are_looked_at() {
+    each(async |store| {
+        let list = async || look(&ConsoleConfig::default(), &store).await.unwrap().items;
+        let backup =
+            |items: &[CheckItem]| items.iter().find(|row| row.id == "backup").unwrap().state;
+        let before = list().await;
+        // how that row comes out depends on the machine
+        assert!(before.iter().any(|row| row.id == "ports"), "{before:?}");
+        assert_eq!(backup(&before), "bad");
+        store.note_backup(1).await.unwrap();
+        assert_eq!(backup(&list().await), "bad", "of long ago");
+        store.note_backup(crate::clock::now()).await.unwrap();
+        assert_eq!(backup(&list().await), "good");
     })
     .await;
 }

@@ -15,7 +15,8 @@ const BACKUP: &str = "\
 Reads the whole store in one moment while consoles serve, and encrypts it for public keys of age's (make one with \
 `age-keygen -o KEYS`; keep KEYS elsewhere) or with a passphrase. The instance key, without which no secret in the backup \
 can be read, is not inside: keep a copy of its file apart, or ask for it with --with-key. Sessions are left out, and what \
-asks sign-in providers about people again. The store is neither made nor migrated.
+asks sign-in providers about people again. The store is neither made nor migrated; that there is a backup is noted in it, \
+for the checklist.
 
 Examples:
   sallyport backup --to sallyport.age --recipient age1...
@@ -74,6 +75,15 @@ pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
         let store = store.map_err(|error| failure(&BackupError::Store(error)))?;
         let vault = Vault::at(config.key_file.clone());
         let made = backup::write(&store, &vault, inside, seals, &arguments.to).await;
+        if let Ok(made) = &made
+            && let Err(error) = store.note_backup(made.at).await
+        {
+            // the backup is whole all the same
+            show::note(format_args!(
+                "the checklist does not know of it: {}",
+                Failure::from_error(&error).message
+            ));
+        }
         store.close().await;
         made.map_err(|error| failure(&error))
     })?;

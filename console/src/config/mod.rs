@@ -124,7 +124,10 @@ impl ConfigFile {
                 ),
             );
         }
-        let read = read::config(&path.display().to_string(), &text);
+        let mut read = read::config(&path.display().to_string(), &text);
+        if let Ok(config) = &mut read {
+            config.console.file = Some(path.clone());
+        }
         let secret = read
             .as_ref()
             .is_ok_and(|config| config.console.holds_secret());

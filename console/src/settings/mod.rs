@@ -30,6 +30,8 @@ pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 
 /// What the console is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConsoleConfig {
+    /// The file that this was read from; `None`: built-in defaults.
+    pub file: Option<PathBuf>,
     /// The people port.
     pub listen: SocketAddr,
     /// The store.
@@ -104,6 +106,7 @@ impl ConsoleConfig {
     pub fn beside(gateway: &gateway::config::GatewayConfig) -> Self {
         let state_dir = gateway.state_dir.join("console");
         Self {
+            file: None,
             listen: LISTEN,
             database: Database::Sqlite(state_dir.join("console.db")),
             key_file: state_dir.join("instance.key"),

@@ -1,6 +1,7 @@
 //! Counts that the hardening checklist is made of.
 
 use super::{Store, StoreError, on, row};
+use crate::clock::Millis;
 
 row! {
     /// What there is of it.
@@ -31,5 +32,21 @@ impl Store {
     /// All of them, of all workspaces.
     pub async fn hardening(&self) -> Result<Hardening, StoreError> {
         Ok(on!(self, pool => sqlx::query_as(COUNTS).bind(true).fetch_one(pool).await)?)
+    }
+
+    /// Notes that a backup was made then, for the checklist.
+    pub async fn note_backup(&self, at: Millis) -> Result<(), StoreError> {
+        on!(self, pool => sqlx::query(
+            "INSERT INTO notified (id, seq) VALUES ('backup', $1) ON CONFLICT (id) DO UPDATE SET seq = $1")
+            .bind(at).execute(pool).await.map(|_| ()))?;
+        Ok(())
+    }
+
+    /// When the newest backup was made that was noted.
+    pub async fn last_backup(&self) -> Result<Option<Millis>, StoreError> {
+        Ok(
+            on!(self, pool => sqlx::query_scalar("SELECT seq FROM notified WHERE id = 'backup'")
+            .fetch_optional(pool).await)?,
+        )
     }
 }

@@ -3,6 +3,7 @@
 //! Changes nothing that exists (the kernel is tried in a namespace that is thrown away). A check that cannot tell says
 //! so instead of guessing.
 
+mod checklist;
 mod host;
 mod kernel;
 pub mod leftovers;
@@ -28,12 +29,19 @@ const HELP: &str = "\
 Exit code 1 when something is wrong that keeps sandboxes from running or from being enforced. Remarks and leftovers \
 do not count. Nothing of Sallyport's is changed; `sallyport uninstall` removes leftovers.
 
+With --console it looks at this instance as the page Checklist does, for people and CI: exit code 1 when something is bad, or \
+the firewall or its selftest cannot be looked at. It needs the configuration and may read the console's store.
+
 An ordinary user's doctor looks from the user namespace of rootless Podman, as that user's gateway does. Where there is none \
 yet Podman makes it: its folders below ~/.config and ~/.local/share, and a process `podman pause` that stays.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Arguments {}
+pub struct Arguments {
+    /// Look at the console's deployment checklist instead of at this machine
+    #[arg(long)]
+    console: bool,
+}
 
 /// How a check came out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -90,7 +98,10 @@ impl Check {
     }
 }
 
-pub fn perform(_arguments: &Arguments, shared: &Shared) -> Verdict {
+pub fn perform(arguments: &Arguments, shared: &Shared) -> Verdict {
+    if arguments.console {
+        return checklist::perform(shared);
+    }
     // an ordinary user's checks are made where that user's gateway would be
     let entered = ::gateway::ordinary::enter();
     let loaded = shared.load();
