@@ -25,7 +25,7 @@ impl Gateway {
         let files = tempfile::tempdir()?;
         let dir = files.path().display();
         let text = format!(
-            "gateway:\n  namespace: {name}-gw\n  control: {dir}/control.sock\n  state_dir: {dir}/state\n  run_dir: {dir}/run\n  uplink: this\n  resolvers: [\"{resolver}\"]\n  floods: {{ connects: 1000000, questions: 10000000 }}\n",
+            "gateway:\n  namespace: {name}-gw\n  control: {dir}/control.sock\n  state_dir: {dir}/state\n  run_dir: {dir}/run\n  uplink: this\n  resolvers: [\"{resolver}\"]\n  floods: {{ connects: 1000000, questions: 10000000 }}\n  journal: {{ size: 40GiB }}\n",
             name = uplink.name
         );
         std::fs::write(files.path().join("config.yml"), text)?;

@@ -9,6 +9,7 @@ use netpolicy::reason::Reason;
 use super::flow::{Failed, Origin};
 use crate::context::now_ms;
 use crate::network::flows::Flow;
+use crate::record::Unwritable;
 use crate::record::entry::{Close, DecidedBy, Denied, Entry, Open, Subject};
 use crate::relay::{End, Notes, plain_denial};
 
@@ -104,13 +105,19 @@ impl Origin {
             policy: flow.ground.hash(),
             generation: live.generation,
         };
-        self.ctx.journal.append(Entry::Open(Box::new(open))).map_err(|error| {
-            tracing::warn!(sandbox.id = %self.network.id, %error, "a flow is refused because it cannot be recorded");
-            match error.0.kind() {
-                std::io::ErrorKind::QuotaExceeded => Reason::LimitRecords,
-                _ => Reason::GatewaySealed,
-            }
-        })
+        let written = self.ctx.journal.append(Entry::Open(Box::new(open)));
+        written.map_err(|error| self.unrecorded(&error))
+    }
+
+    /// Why a flow that cannot be written down is refused. That a sandbox has used its part of the record up is its own
+    /// matter, and as many lines as it likes in the log would be everybody's.
+    fn unrecorded(&self, error: &Unwritable) -> Reason {
+        if error.0.kind() == std::io::ErrorKind::QuotaExceeded {
+            tracing::debug!(sandbox.id = %self.network.id, "the network's part of the record is used up");
+            return Reason::LimitRecords;
+        }
+        tracing::warn!(sandbox.id = %self.network.id, %error, "a flow is refused because it cannot be recorded");
+        Reason::GatewaySealed
     }
 
     /// Writes the close record.
@@ -127,7 +134,9 @@ impl Origin {
             duration_ms: u64::try_from(closed_ms.saturating_sub(flow.opened_ms)).unwrap_or(0),
             end: end.label().to_owned(),
         };
-        if let Err(error) = self.ctx.journal.append(Entry::Close(Box::new(close))) {
+        if let Err(error) = self.ctx.journal.append(Entry::Close(Box::new(close)))
+            && error.0.kind() != std::io::ErrorKind::QuotaExceeded
+        {
             tracing::warn!(sandbox.id = %self.network.id, flow.id = flow.id, %error, "the end of a flow was not recorded");
         }
     }
