@@ -56,6 +56,9 @@ fn a_console_closes_a_sandboxes_connection_unread_and_answers_others() {
         .run(|| std::net::TcpListener::bind(("0.0.0.0", OTHER)).expect("listen"));
     let serving = std::thread::spawn(move || {
         let (mut stream, _) = other.accept().expect("a connection");
+        // closed over what was not read, the connection would be reset and the answer lost
+        let read = stream.read(&mut [0; 1024]).expect("a request");
+        assert!(read > 0, "a request");
         stream
             .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             .expect("answer");
