@@ -214,15 +214,17 @@ impl Gate {
         if self.table().own(serial, attempt).is_err() {
             return;
         }
-        self.watch(&origin.network);
         match speaks {
-            Some(speaks) => self.hear(serial, intent, speaks),
+            Some(speaks) => {
+                self.hear(serial, intent, speaks);
+                self.watch(&origin.network);
+            }
             None => self.dial(serial, origin, (intent, decided), token),
         }
     }
 
-    /// Sees to it that nothing waits here for a network that has ended: its places are others' from then on. Called when
-    /// the entry is in the table, so that it is seen by whoever waits already.
+    /// Sees to it that nothing waits to be accepted for a network that has ended: its places are others' from then on.
+    /// Called when the entry is ready, so that it is seen by whoever watches already.
     fn watch(self: &Arc<Self>, network: &Arc<Network>) {
         let number = number(network);
         if !self.watched().insert(number) {
@@ -272,7 +274,7 @@ impl Gate {
     }
 
     fn settle(
-        &self,
+        self: &Arc<Self>,
         serial: u64,
         origin: &Origin,
         intent: Intent,
@@ -284,6 +286,7 @@ impl Gate {
                     .table()
                     .ready(serial, Pairing { intent, reach }, self.now());
                 self.apply(effects);
+                self.watch(&origin.network);
             }
             Err(Unreached::Denied(denial, _)) => self.deny(serial, origin, &intent, &denial),
             Err(Unreached::Cause(reason)) => {

@@ -13,7 +13,8 @@
 //!
 //! Invariants: a packet gets exactly one verdict; a packet is accepted only while its entry is Ready or Active; dials
 //! are bounded for each network and in total, and it is the oldest that makes room, so that a scan of silent hosts
-//! starves only itself. Nothing waits for a network that has ended. Entries are removed by serial, never by key: a late answer never meets a newer attempt.
+//! starves only itself. Nothing waits to be accepted for a network that has ended. Entries are removed by serial, never
+//! by key: a late answer never meets a newer attempt.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -245,12 +246,13 @@ impl<A, R> Table<A, R> {
         Some(effects)
     }
 
-    /// Lets go all that waits in a network that has ended. What is active ends with its relay.
+    /// Lets go what waits to be accepted in a network that has ended. What is dialling or active ends by itself, and is
+    /// written down.
     pub fn forget(&mut self, network: u64) -> Vec<Effect<R>> {
         let waiting: Vec<u64> = self
             .entries
             .values()
-            .filter(|entry| entry.network == network && !matches!(entry.state, State::Active))
+            .filter(|entry| entry.network == network && matches!(entry.state, State::Ready(_)))
             .map(|entry| entry.serial)
             .collect();
         let mut effects = Vec::new();
